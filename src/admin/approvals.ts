@@ -77,7 +77,10 @@ export class Answering {
   /** What waits in other applications does not exist for an approver of one. */
   async find(id: string, by: Approver): Promise<Challenge> {
     const challenge = await this.#approvals.get(id);
-    if (!challenge || !isOf(challenge, by)) throw new Fault("ResourceNotFound", `there is no challenge ${id}`);
+    if (!challenge || !isOf(challenge, by)) {
+      const suggestions = ["portcullis approvals ls lists those that wait"];
+      throw new Fault("ResourceNotFound", `there is no approval request ${id}`, { suggestions });
+    }
     return challenge;
   }
 
@@ -95,8 +98,9 @@ export class Answering {
   /** Checked before the record is written; the approvals themselves check again. */
   #checkAnswerable(challenge: Challenge, by: Approver): void {
     const { id, state } = challenge;
-    if (this.#busy.has(id)) throw new NotAnswerable("InvalidRequest", `challenge ${id} is being answered right now`);
-    if (state !== "pending") throw new NotAnswerable("InvalidRequest", `challenge ${id} is already ${state}`);
+    if (this.#busy.has(id))
+      throw new NotAnswerable("InvalidRequest", `approval request ${id} is being answered right now`);
+    if (state !== "pending") throw new NotAnswerable("InvalidRequest", `approval request ${id} is already ${state}`);
     checkGroup(challenge, by);
   }
 

@@ -38,6 +38,7 @@ const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     ["portcullis policy check", "validate the policies in force"],
     [`portcullis policy explain shell.run '{}' --agent local/cli`, "explain a decision"],
   ],
+  "policy check": [["portcullis policy check --policy new.cedar", "validate a file before it is used"]],
   "policy explain": [
     [`portcullis policy explain notes.write '{"title":"demo/a","text":"hi"}'`, "by which rule and which values"],
   ],
@@ -87,21 +88,14 @@ Exit codes: 0 ok, 1 error, 2 denied, 3 invalid policy, 4 not authenticated,
             5 waits for approval, 64 wrong usage
 `;
 
-/** Options of a command with many, by the heading that they stand under. */
-export function groupOptions(command: Command, groups: Readonly<Record<string, string>>): Command {
-  for (const [heading, names] of Object.entries(groups)) {
-    for (const name of names.split(" ")) {
-      command.options.find(({ long }) => long === `--${name}`)?.helpGroup(heading);
-    }
-  }
-  return command;
-}
-
 /** Also of the commands below it; a mistake in the use of one shows how it is used. */
 export function addExamples(command: Command, path: string = command.name()): void {
   const own = Object.hasOwn(EXAMPLES, path) ? EXAMPLES[path] : undefined;
   if (own) command.addHelpText("after", examplesText(own));
-  command.showHelpAfterError(`usage: portcullis ${path} ${command.usage()}\n(portcullis ${path} --help shows more)`);
+  const example = own?.[0] ? `example: ${own[0][0]}\n` : "";
+  command.showHelpAfterError(
+    `usage: portcullis ${path} ${command.usage()}\n${example}(portcullis ${path} --help shows more)`,
+  );
   for (const each of command.commands) addExamples(each, `${path} ${each.name()}`);
 }
 

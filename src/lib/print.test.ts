@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { displayWidth, table } from "./print.js";
+import { displayWidth, fitted, table } from "./print.js";
 
 const ROWS = [
   [
@@ -30,6 +30,12 @@ it("keeps the first column whole while the others can be cut, because the next c
     expect(line.startsWith(`${id}  `), line).toBe(true);
     expect(displayWidth(line)).toBeLessThanOrEqual(width);
   }
+});
+
+it("keeps the effect of a record whole on a narrow terminal, and cuts the cells before it", () => {
+  const cells = [{ text: "ledger#37" }, { text: "fs.read_text_file" }, { text: "permit", isKept: true }];
+  expect(fitted([...cells, { text: "because of a rule" }], 40)).toBe("ledger#37 fs.read_text_file permit beca…");
+  expect(fitted([...cells, { text: "because of a rule" }], 26)).toBe("ledger#37 fs.read_… permit");
 });
 
 it("aligns the columns of rows with wide characters", () => {

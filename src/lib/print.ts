@@ -118,17 +118,23 @@ function cut(text: string, width: number): string {
 
 export interface Cell {
   readonly text: string;
+  /** Cells before it are cut so that this one is whole. */
+  readonly isKept?: boolean;
   readonly paint?: (text: string) => string;
 }
 
 /** One line of cells, cut where the terminal ends; whole where the output is not a terminal. */
 export function fitted(cells: readonly Cell[], width: number = terminalWidth()): string {
+  const widthOf = ({ text }: Cell): number => displayWidth(visible(text)) + 1;
+  let reserved = cells.filter(({ isKept }) => isKept).reduce((sum, cell) => sum + widthOf(cell), 0);
   let left = width;
   const parts: string[] = [];
-  for (const { text, paint: painted = (same: string) => same } of cells) {
-    if (left <= 0) break;
-    const shown = cut(visible(text), left);
-    parts.push(painted(shown));
+  for (const cell of cells) {
+    if (cell.isKept) reserved -= widthOf(cell);
+    const room = left - reserved;
+    if (room <= 0) continue;
+    const shown = cut(visible(cell.text), room);
+    parts.push(cell.paint === undefined ? shown : cell.paint(shown));
     left -= displayWidth(shown) + 1;
   }
   return parts.join(" ");

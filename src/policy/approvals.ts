@@ -256,9 +256,9 @@ function read({ document, id, key, app, createdAt, expiresAt, state }: KeptChall
 
 function checkAnswer(id: string, challenge: Challenge | undefined, by: Approver): Challenge {
   const isTheirs = by.app === undefined || by.app === challenge?.app;
-  if (!challenge || !isTheirs) throw new ApprovalRefused(`there is no challenge ${id}`);
-  if (challenge.state === "expired") throw new ApprovalRefused(`challenge ${id} has expired`);
-  if (challenge.state !== "pending") throw new ApprovalRefused(`challenge ${id} is already ${challenge.state}`);
+  if (!challenge || !isTheirs) throw new ApprovalRefused(`there is no approval request ${id}`);
+  if (challenge.state === "expired") throw new ApprovalRefused(`approval request ${id} has expired`);
+  if (challenge.state !== "pending") throw new ApprovalRefused(`approval request ${id} is already ${challenge.state}`);
   const { app, agent, holder = agent } = challenge;
   if (by.caller === `${app}/${agent}` || by.caller === `${app}/${holder}`) {
     throw new ApprovalRefused("the requester of a call cannot approve it");

@@ -97,7 +97,7 @@ export async function askPlace(
   throw new (response.status === 404 ? UnknownThere : CliError)(
     answer.error?.reason ?? `HTTP ${response.status}`,
     exit,
-    answer.error?.suggestions?.join("\n"),
+    answer.error?.suggestions?.join("\n") || undefined,
   );
 }
 

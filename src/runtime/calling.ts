@@ -166,6 +166,7 @@ export interface CallFailure {
   rule?: string;
   challenge?: string;
   suggestions?: string[];
+  problems?: { path: string; message: string; suggestion?: string }[];
   trace_id?: string;
 }
 
@@ -178,6 +179,12 @@ export function exitFor(code: string): ExitCode {
 export function remedy(failure: CallFailure): string {
   const lines = failure.rule === undefined ? [] : [`rule: ${failure.rule}`];
   if (failure.challenge !== undefined) lines.push(`approve it with: portcullis approve ${failure.challenge}`);
+  const { problems = [] } = failure;
+  if (problems.length > 1) {
+    const about = ({ path, message, suggestion }: (typeof problems)[number]): string =>
+      `${path === "" ? "the arguments" : path}: ${message}${suggestion === undefined ? "" : ` (${suggestion})`}`;
+    return [...lines, ...problems.map(about)].join("\n");
+  }
   // The command that explains this very call is printed instead of the general one.
   const others = (failure.suggestions ?? []).filter((each) => !each.includes("portcullis policy explain"));
   return [...lines, ...(failure.code === "POLICY_DENY" ? others : (failure.suggestions ?? []))].join("\n");

@@ -58,8 +58,8 @@ export interface Served {
   readonly ledgers: readonly NamedLedger[];
   /** Throws PolicyInvalid. */
   load(): PolicySet;
-  /** These rules with what the application decides by beside them, such as a host's policy.yaml. */
-  withChecks(set: PolicySet): PolicySet;
+  /** Rules of other files, with what the application decides by beside its own, such as a host's policy.yaml. */
+  loadFiles(paths: readonly string[]): Promise<PolicySet>;
 }
 
 /** A tool as an answer of tools/list has it. */
@@ -138,15 +138,16 @@ export async function servedBy(command: Command, options: ServedOptions): Promis
         ...(existsSync(policyDir) ? await readPolicyFiles([policyDir]) : []),
         ...Object.entries(policies).map(([file, text]): PolicySource => ({ file, text })),
       ];
-  // A rule for all applications may name a tool that only another one has, and before it served anything it has none.
-  const unknownTools = stored.length > 1 || tools.length === 0 ? "warn" : "refuse";
+  // As the gateway loads them: rules for all applications may name tools that this one does not have, such as those of
+  // the demonstration. Only a module or the demonstration has all the tools that its rules can mean.
+  const unknownTools = isStored || stored.length > 1 || tools.length === 0 ? "warn" : "refuse";
   const withChecks = app === HOST_APP ? await hostRules(command, dir) : (set: PolicySet) => set;
   return {
     app,
     tools,
     sources,
     ledgers: knownLedgers(command),
-    withChecks,
+    loadFiles: async (paths) => withChecks(loadPolicy(await readPolicyFiles(paths), tools, { unknownTools })),
     load: () => {
       if (sources.length > 0) return withChecks(loadPolicy(sources, tools, { unknownTools }));
       const help = "portcullis serve creates a first policy; --policy names other files";

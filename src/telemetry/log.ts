@@ -185,6 +185,7 @@ class LineLogger implements Logger {
   #line(level: Level, now: number, message: string, fields: Fields | undefined, traceId: string | undefined): string {
     let rest = "";
     for (const [name, value] of Object.entries(fields ?? {})) {
+      if (value === undefined) continue;
       const bare = typeof value === "string" && /^[\w./:@-]+$/.test(value);
       rest += ` ${visible(name)}=${bare ? value : visible(JSON.stringify(value) ?? "")}`;
     }

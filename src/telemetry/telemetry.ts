@@ -291,7 +291,7 @@ function logCall(log: Logger, level: Level, info: CallInfo, end: CallEnd, traceI
       error: end.errorType,
       rule: end.rule,
       policy: end.policyHash,
-      latency_ms: end.latencyMs,
+      latency_ms: Math.round(end.latencyMs * 1000) / 1000,
       server_trace: end.serverTraceId,
     },
     traceId,

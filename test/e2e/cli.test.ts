@@ -87,6 +87,11 @@ describe("calls", () => {
     const mine = waiting.find((each) => each.arguments_preview === title);
     // Whoever is in the same working folder need not know the port.
     expect(cli("approve", mine?.id as string)).toMatchObject({ code: 0 });
+    expect(cli("approve", mine?.id as string)).toMatchObject({
+      code: 1,
+      stderr: `error: approval request ${mine?.id} is already approved\n`,
+    });
+    expect(cli("approve", "ch_none").stderr).toContain("portcullis approvals ls");
     expect(remote("call", "notes.delete", title)).toMatchObject({ code: 0, stdout: "there is no note once\n" });
     expect(remote("call", "notes.delete", title).code).toBe(5);
     const other = mkdtempSync(join(tmpdir(), "portcullis-other-"));

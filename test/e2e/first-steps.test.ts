@@ -126,6 +126,10 @@ it("call answers a mistyped tool and broken arguments with what was probably mea
     "error: there is no tool `math.ad`\ndid you mean `math.add`? list the tools with: portcullis ls\n",
   );
   const broken = world.run("call", "math.add", '{"a":1,"b":}', "--url", gateway.url);
+  const wrong = world.run("call", "math.add", '{"a":"1"}', "--url", gateway.url);
+  expect(wrong.code).toBe(1);
+  expect(wrong.stderr).toContain("/b: is required (Add `b` (an integer))\n");
+  expect(wrong.stderr).toContain("/a: must be an integer, not a string (Send the number without quotes)\n");
   expect(broken.code).toBe(64);
   expect(broken.stderr).toMatch(/^error: invalid arguments: not valid JSON: .*\nwrite them like '\{"a":1\}'\n$/);
 });

@@ -59,11 +59,11 @@ it("the help of every command shows an example and the exit codes", { timeout: 2
   }
 });
 
-it("a mistake in the use of a command shows its usage", () => {
+it("a mistake in the use of a command shows its usage and an example", () => {
   const { code, stderr } = portcullis(["audit", "replay"]);
   expect(code).toBe(64);
   expect(stderr).toBe(
-    "error: missing required argument 'policy'\nusage: portcullis audit replay [options] <policy...>\n(portcullis audit replay --help shows more)\n",
+    "error: missing required argument 'policy'\nusage: portcullis audit replay [options] <policy...>\nexample: portcullis audit replay new.cedar\n(portcullis audit replay --help shows more)\n",
   );
 });
 

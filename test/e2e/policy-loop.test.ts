@@ -1,6 +1,7 @@
 // The policy loop on servers that were imported from a client: observe, suggest, check, explain, test, replay, doctor;
 // with the gateway running and stopped.
 
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -51,6 +52,28 @@ it("policy explain explains calls of imported tools by the application's own rul
   const unknown = user.run("policy", "explain", "no_such_tool");
   expect(unknown.code).toBe(64);
   expect(unknown.stderr).toContain("filesystem.read_text_file");
+});
+
+it("rules for tools that the application does not have, such as the demonstration's, are warnings of every policy command", () => {
+  const folder = join(user.data, "policy");
+  mkdirSync(folder, { recursive: true });
+  const file = join(folder, "demo.cedar");
+  writeFileSync(file, '@id("demo") permit (principal, action == Action::"filesystem.read_text_fil", resource);\n');
+  try {
+    const checked = user.run("policy", "check");
+    expect(checked.code, checked.stderr).toBe(0);
+    expect(checked.stdout).toContain(
+      'there is no tool or method filesystem.read_text_fil here (did you mean Action::"filesystem.read_text_file"?)',
+    );
+    const args = JSON.stringify({ path: join(user.files, "plan.txt") });
+    expect(user.run("policy", "explain", "filesystem.read_text_file", args).code).toBe(0);
+    const changed = user.run("policy", "diff", file, file, "--recorded");
+    expect([changed.code, changed.stdout]).toEqual([0, expect.stringMatching(/^0 of [1-9]\d* decisions differ$/m)]);
+    const replayed = user.run("audit", "replay", file);
+    expect(replayed.code, replayed.stderr).toBe(0);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 it("ls --app lists the tools of an application with the gateway stopped, as its policies show them [H5]", () => {

@@ -19,7 +19,7 @@ import {
 import { CliError, EXIT } from "../../lib/exit.js";
 import { type Cell, effectWord, fitted, paint, shellWord } from "../../lib/print.js";
 import { withProgress } from "../../lib/progress.js";
-import { loadPolicyFiles, METHODS } from "../../policy/index.js";
+import { METHODS } from "../../policy/index.js";
 import { parserOf } from "../../runtime/config.js";
 import {
   proofsOf,
@@ -271,7 +271,7 @@ export function addAuditCommands(program: Command): void {
     .action(async (paths: string[], options: Omit<ServedOptions, "policy">, command: Command) => {
       const out = outFor(command);
       const served = await servedBy(command, options);
-      const candidate = served.withChecks(await loadPolicyFiles(paths, served.tools));
+      const candidate = await served.loadFiles(paths);
       let compared = 0;
       let skipped = 0;
       const changes: { ledger: string; seq: number; before: string; after: string; line: string }[] = [];
@@ -341,13 +341,13 @@ function eventCells(record: LedgerRecord): Cell[] {
       const why = record.rules.join(", ") || record.reason;
       const isObserved = record.mode === "observe";
       return [
-        { text: record.effect, paint: effectWord },
+        { text: record.effect, paint: effectWord, isKept: true },
         ...(isObserved ? [{ text: "(observed)" }] : []),
         { text: why },
       ];
     }
     case "outcome":
-      return [{ text: `${record.outcome} ${record.latency_ms ?? "?"} ms` }];
+      return [{ text: record.outcome, isKept: true }, { text: `${record.latency_ms ?? "?"} ms` }];
     case "challenge":
       return [{ text: `challenge ${record.event} ${record.challenge}` }];
     case "approval":

@@ -8,7 +8,6 @@ import {
   type CaseResult,
   describeProblem,
   diffPolicies,
-  loadPolicyFiles,
   METHODS,
   type ObservedCall,
   type PolicyCase,
@@ -154,9 +153,8 @@ export function addPolicyCommands(program: Command): void {
       ) => {
         const out = outFor(command);
         const served = await servedBy(command, options);
-        const { tools } = served;
-        const loaded = await Promise.all([loadPolicyFiles([before], tools), loadPolicyFiles([after], tools)]);
-        const [old, now] = [served.withChecks(loaded[0]), served.withChecks(loaded[1])];
+        const old = await served.loadFiles([before]);
+        const now = await served.loadFiles([after]);
         const requests: PolicyRequest[] = [];
         for (const file of options.cases ?? []) {
           for (const each of await parseCases(file, readText(file))) requests.push(each.request);

@@ -43,7 +43,7 @@ export interface ConnectPlan {
   readonly taken: readonly string[];
   /** Other files that servers come out of. */
   readonly others: readonly { readonly file: string; readonly taken: readonly string[] }[];
-  /** Servers that stay and so are reached around the gate. */
+  /** Servers that stay and so are called without Portcullis. */
   readonly around: readonly Around[];
   carryOut(): void;
 }
@@ -61,7 +61,7 @@ interface ConnectRequest {
   readonly stateDir: string;
   readonly client: ClientName;
   readonly file: string;
-  /** Files of the project, edited as well: what stays in them would be reached around the gate. */
+  /** Files of the project, edited as well: what stays in them would be called without Portcullis. */
   readonly also?: readonly string[];
   /** Our own entry. */
   readonly entry: JsonObject;

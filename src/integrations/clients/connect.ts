@@ -209,7 +209,7 @@ function planText(
   app: string,
   isShort: boolean,
 ): string {
-  const out = (name: string): string => `  - ${visible(name)}, which is behind the gate now`;
+  const out = (name: string): string => `  - ${visible(name)}, which Portcullis serves from now on`;
   return [
     `${plan.isEmpty ? "=" : "~"} ${plan.file}`,
     ...(plan.isEmpty ? ["  is connected already"] : []),
@@ -222,14 +222,14 @@ function planText(
     ...plan.around.map(aroundText),
     ...otherProjects.map(
       ({ project, names }) =>
-        `  ! the project ${visible(project)} has servers of its own (${names.map(visible).join(", ")}), reached around the gate: import and connect in its directory`,
+        `  ! the project ${visible(project)} has servers of its own (${names.map(visible).join(", ")}), called without Portcullis: import and connect in its directory`,
     ),
     ...(isShort ? [] : [`~ application ${app}: names are shown short, without dots, as models take them`]),
   ].join("\n");
 }
 
 function aroundText({ name, file, isBehind, wasHidden }: Around): string {
-  const what = `  ! ${visible(name)} stays in ${visible(file)}, and is reached around the gate`;
+  const what = `  ! ${visible(name)} stays in ${visible(file)}, and is called without Portcullis`;
   if (isBehind) return `${what}: connect without --project takes it out there`;
   return wasHidden
     ? `${what}: another of its name hid it; take it out, or give it another name there and import it`

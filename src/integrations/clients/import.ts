@@ -92,11 +92,14 @@ async function look(command: Command, options: ImportOptions, collected: Collect
 
 function next({ from, app }: ImportOptions): string {
   const named = app === "local" ? "" : ` --app ${app}`;
+  const serve = `  portcullis serve${named}`;
+  if (!isConnectable(from)) return `${paint.green("done")}\nNext:\n${serve}  serves it on http://127.0.0.1:7420/mcp`;
+  const connect = `  portcullis connect ${from}${named}`;
   return [
     paint.green("done"),
     "Next:",
-    ...(isConnectable(from) ? [`  portcullis connect ${from}${named}   the client asks Portcullis from now on`] : []),
-    `  portcullis serve${named}                 or serve it on http://127.0.0.1:7420/mcp`,
+    `${connect}  lets the client start it, in place of its own servers`,
+    `${serve.padEnd(connect.length)}  or serves it on http://127.0.0.1:7420/mcp`,
   ].join("\n");
 }
 

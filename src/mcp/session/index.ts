@@ -10,7 +10,6 @@ export {
   HttpClient,
   type HttpPort,
   type HttpRequestLine,
-  isType,
   RESERVED_HEADERS,
   sendAndForget,
 } from "./http/exchange.js";

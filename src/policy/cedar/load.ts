@@ -6,7 +6,7 @@ import { decideFrame, denyRequest } from "./authorize.js";
 import { PolicyCatalog, run, runInSlices, type Steps } from "./catalog.js";
 import { explainRule, outlookFor } from "./explain.js";
 import { argumentsProblem, Frame, TOOL_GROUP } from "./frame.js";
-import { entitiesOf } from "./names.js";
+import { didYouMean, entitiesOf } from "./names.js";
 import { type CedarRule, candidateRules, makeRule, type RuleOptions, type Slice, Slices } from "./rule.js";
 import { shapeOfArguments, shapeText } from "./shape.js";
 import { type Draft, type PolicyFileLimits, readPolicyFiles, readSource } from "./source.js";
@@ -101,7 +101,7 @@ function absentTools(
       const warning = draft.where.problem(
         span?.start ?? draft.start,
         `there is no tool or method ${entity.id} here`,
-        "check the name; the rule is kept for the day there is one",
+        didYouMean(entity.id, catalog.actions.keys(), 'Action::"') || "the rule applies once there is one",
       );
       found.set(entity.id, { tool: { name: entity.id, server: "", inputSchema: {} }, warning });
     }

@@ -199,7 +199,7 @@ export function isSlip(name: string, declared: string): boolean {
   return editDistance(name.slice(0, 64).toLowerCase(), declared.slice(0, 64).toLowerCase()) < limit;
 }
 
-function didYouMean(name: string, candidates: Iterable<string>, before: string): string {
+export function didYouMean(name: string, candidates: Iterable<string>, before: string): string {
   const meant = nearest(name, candidates);
   return meant === undefined ? "" : `did you mean ${before}${meant}"?`;
 }
