@@ -41,6 +41,8 @@ export type Reload =
 export interface WatchPolicyOptions {
   /** Files, and directories whose `*.cedar` files count. */
   paths: readonly string[];
+  /** Texts for which it is false are left out; those of all files count where it is not given. */
+  isInForce?: (source: PolicySource) => boolean;
   /** A policy in another language, which is read, validated and replaced together with the Cedar files. */
   checkFile?: CheckFile | undefined;
   /** Gives the set of these texts where it is known without loading them. */
@@ -97,8 +99,8 @@ export async function watchPolicy(options: WatchPolicyOptions): Promise<PolicyWa
 }
 
 /** The files as they are now. A watched directory without a policy is a mistake, not a policy that denies everything. */
-async function readSources(paths: readonly string[]): Promise<PolicySource[]> {
-  const sources = await readPolicyFiles(paths);
+async function readSources({ paths, isInForce = () => true }: WatchPolicyOptions): Promise<PolicySource[]> {
+  const sources = (await readPolicyFiles(paths)).filter(isInForce);
   if (sources.length > 0) return sources;
   const help = "add a file whose name ends in .cedar";
   throw new PolicyInvalid([{ file: paths.join(", "), line: 0, column: 0, message: "holds no policy", help }]);
@@ -241,7 +243,7 @@ class Watcher implements PolicyWatcher {
 
   async #read(): Promise<PolicyFiles> {
     try {
-      const sources = await readSources(this.#options.paths);
+      const sources = await readSources(this.#options);
       const hash = createHash("sha256");
       for (const { file, text } of sources) hash.update(`${JSON.stringify(file)} ${text.length} ${text}\n`);
       const { checkFile } = this.#options;

@@ -44,7 +44,8 @@ export class Unreachable extends CliError {}
 export function connectionError(error: unknown, place: string, start: string, shown: CallerCredentials = {}): CliError {
   const { message } = error as Error;
   if (!(error instanceof McpError) || UNREACHABLE.has(error.type)) {
-    return new Unreachable(`cannot reach ${place}: ${message}`, EXIT.error, start);
+    // Without the address a second time.
+    return new Unreachable(`cannot reach ${place}: ${message.replace(`${place}: `, "")}`, EXIT.error, start);
   }
   const reason = reasonOf(error);
   if (isUnauthenticated(error)) {

@@ -5,8 +5,8 @@ import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "no
 import { homedir, hostname, tmpdir } from "node:os";
 import { dirname, join, resolve, sep } from "node:path";
 import { CliError, EXIT } from "../lib/exit.js";
-import type { PolicySet } from "../policy/index.js";
 import { hostPaths } from "./host/config/paths.js";
+import { COMMON_STARTER, type StarterPolicy, updateStarter } from "./starters.js";
 
 export interface State {
   readonly dir: string;
@@ -32,26 +32,8 @@ export function statePaths(dir: string): Omit<State, "isNew"> {
   };
 }
 
-export interface StarterPolicy {
-  readonly name: string;
-  readonly text: string;
-  /** The same rules, already loaded: while they are the only ones, Cedar is not started. */
-  readonly set?: PolicySet;
-}
-
-/** The policy that every application of a new gateway shares: it permits nothing. */
-const COMMON_POLICY = `// Rules for every application, in addition to its own. A saved change applies at once.
-// An application cannot override a forbid of this file:
-//
-//   @id("no-shell")
-//   forbid (principal, action in Action::"tools/call", resource)
-//   when { resource.name like "*shell*" };
-`;
-
-const NOTHING_PERMITTED: StarterPolicy = { name: "common.cedar", text: COMMON_POLICY };
-
-/** Makes what is not there; what is there is left as it is. */
-export function ensureState(dir: string, starter: StarterPolicy = NOTHING_PERMITTED): State {
+/** Makes what is not there; what is there is left as it is, apart from a starter policy that no one changed. */
+export function ensureState(dir: string, starter: StarterPolicy = COMMON_STARTER): State {
   const paths = statePaths(dir);
   try {
     return { ...paths, isNew: make(paths, starter) };
@@ -83,13 +65,13 @@ function makeDirectories(path: string): void {
 }
 
 /** True when there was none before. */
-function make(paths: Omit<State, "isNew">, { name, text }: StarterPolicy): boolean {
+function make(paths: Omit<State, "isNew">, starter: StarterPolicy): boolean {
   const isNew = !existsSync(paths.policyDir);
   makeDirectories(paths.dir);
   if (isNew) {
     mkdirSync(paths.policyDir, { mode: 0o700 });
-    writeFileSync(join(paths.policyDir, name), text, { mode: 0o600, flag: "wx" });
-  }
+    writeFileSync(join(paths.policyDir, starter.name), starter.text, { mode: 0o600, flag: "wx" });
+  } else updateStarter(paths.policyDir, starter);
   return isNew;
 }
 

@@ -1,13 +1,14 @@
 // `portcullis serve MODULE`: the tools of a module as an application of this process, with the policy, guardrails,
 // checks and limits that its author chose.
 
+import { existsSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import type { GatewayLimits, InProcessApplication } from "../gateway/index.js";
 import { CliError, EXIT } from "../lib/exit.js";
 import { ServerBuilder, type ServerDefinition, type Tool } from "../mcp/server/index.js";
 import type { Check, Gate, GateOptions, Guardrail, Limit } from "../policy/index.js";
-import type { StarterPolicy } from "./data-directory.js";
 import { VERSION } from "./environment.js";
+import { marked, type StarterPolicy } from "./starters.js";
 
 export interface ServedModule extends InProcessApplication {
   /** The author's bounds; flags of the operator come after them. */
@@ -19,8 +20,7 @@ export interface ServedModule extends InProcessApplication {
 
 /** The demonstration tools, for a data directory without applications. */
 export function demonstration(): ServedModule {
-  const starterPolicy = { name: "demo.cedar", text: DEFAULT_POLICY };
-  return { server: demoServer(VERSION).server, gatewayLimits: {}, starterPolicy };
+  return { server: demoServer(VERSION).server, gatewayLimits: {}, starterPolicy: DEMO_STARTER };
 }
 
 /** By its shape, not its class: the module may have loaded another copy of the package. */
@@ -36,6 +36,11 @@ interface LoadedServer extends ServerDefinition {
 }
 
 async function loadServer(module: string): Promise<LoadedServer> {
+  if (!existsSync(module)) {
+    const help =
+      "name a JavaScript file that exports a server, or none to serve the applications of the data directory";
+    throw new CliError(`there is no module ${module}`, EXIT.error, help);
+  }
   const loaded = (await import(pathToFileURL(module).href).catch((error: Error) => {
     throw new CliError(`cannot load ${module}: ${error.message}`);
   })) as { default?: ServerDefinition };
@@ -47,7 +52,7 @@ async function loadServer(module: string): Promise<LoadedServer> {
 
 export async function loadModule(module: string, app: string): Promise<ServedModule> {
   const server = await loadServer(module);
-  const starterPolicy = { name: "module.cedar", text: starterPolicyFor(app, [...server.tools.values()]) };
+  const starterPolicy = { name: "module.cedar", text: marked(starterPolicyFor(app, [...server.tools.values()])) };
   const { policy, guardrails, rateLimits, checks, limits: gatewayLimits = {}, gate } = server.runOptions ?? {};
   if (gate !== undefined || (policy !== undefined && typeof policy !== "string")) {
     throw new CliError(
@@ -189,7 +194,7 @@ export function demoServer(version: string): DemoServer {
   return { server, notes };
 }
 
-export const DEFAULT_POLICY = `// Which caller may call which tool. A saved change applies at once; an invalid file is rejected and the old rules stay.
+const DEFAULT_POLICY = `// Which caller may call which tool. A saved change applies at once; an invalid file is rejected and the old rules stay.
 //
 //   permit (principal, action == Action::"tool", resource) when { a condition on context.arguments };
 //   forbid ...                                       overrides every permit
@@ -226,3 +231,5 @@ forbid (principal, action == Action::"shell.run", resource);
 @id("read-resources")
 permit (principal in App::"local", action in [Action::"resources/read", Action::"prompts/get"], resource);
 `;
+
+export const DEMO_STARTER: StarterPolicy = { name: "demo.cedar", text: marked(DEFAULT_POLICY) };

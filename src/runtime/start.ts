@@ -42,14 +42,7 @@ import { allowanceFor, createDialer, createOutbound } from "../upstream/index.js
 import { announceAdmin } from "./admin-client.js";
 import { defined, type Settings } from "./config.js";
 import { coreFor, guardrailModules, isModuleFile, loadToolModules } from "./core.js";
-import {
-  ensureState,
-  replicaName,
-  STORE_START_WAIT_MS,
-  STORE_WAIT_MS,
-  type StarterPolicy,
-  type State,
-} from "./data-directory.js";
+import { ensureState, replicaName, STORE_START_WAIT_MS, STORE_WAIT_MS, type State } from "./data-directory.js";
 import { environment, referenceResolver, takeVariable, VERSION } from "./environment.js";
 import { followHalts } from "./halts.js";
 import { Health } from "./health.js";
@@ -68,6 +61,7 @@ import {
   type ResolveText,
   serverConnector,
 } from "./servers.js";
+import { COMMON_STARTER, isInForce, type StarterPolicy } from "./starters.js";
 import { LOCAL_APP, openStore, SEAL_KEY_FILE } from "./store/open.js";
 import { followSharedKeys, openSealer } from "./store/sealer.js";
 import { settleOlderStore } from "./store-rollback.js";
@@ -257,6 +251,9 @@ async function open(
     paths: options.policy?.length
       ? options.policy
       : [state.policyDir, ...(workflow ? [workflow.policyFile(state.dir, inProcess?.server.tools.keys())] : [])],
+    isInForce: options.policy?.length
+      ? undefined
+      : (source) => isInForce(source, (options.starterPolicy ?? COMMON_STARTER).name),
     checkFile: options.checkFile,
     known,
     tools: inProcessTools,

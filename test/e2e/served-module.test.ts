@@ -53,6 +53,27 @@ describe("portcullis serve MODULE", () => {
     expect(portcullis(["--dir", serving.dir, "policy", "explain", "change", "{}"])).toMatchObject({ code: 5 });
   });
 
+  it("portcullis serve MODULE works after the demonstration and after another module, each by its own starter policy", async () => {
+    const dir = join(home, "used");
+    const on = (...args: string[]) => portcullis(["--dir", dir, ...args]);
+    serving = await serve([], { dir });
+    await serving.stop();
+    const { file } = moduleFile("first", "{}");
+    serving = await serve([file], { dir });
+    expect(call("look")).toMatchObject({ code: 0 });
+    expect(on("policy", "explain", "change", "{}")).toMatchObject({ code: 5 });
+    await serving.stop();
+    writeFileSync(file, readFileSync(file, "utf8").replaceAll('"look"', '"glance"'));
+    serving = await serve([file], { dir });
+    expect(call("glance")).toMatchObject({ code: 0 });
+    expect(on("policy", "check")).toMatchObject({ code: 0 });
+  });
+
+  it("portcullis serve MODULE names a module that is not there", () => {
+    const missing = portcullis(["serve", join(home, "none.mjs")]);
+    expect([missing.code, missing.stderr]).toEqual([1, expect.stringContaining("there is no module ")]);
+  });
+
   it("portcullis serve MODULE applies the policy, the guardrails and the rate limits of the module's author", async () => {
     const options = `{
       policy: 'permit (principal, action in [Action::"guarded", Action::"look"], resource);',

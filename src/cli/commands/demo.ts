@@ -24,7 +24,7 @@ export function addDemo(program: Command): void {
       const out = outFor(command);
       const dir = mkdtempSync(join(tmpdir(), "portcullis-demo-"));
       // Loaded only here: help does without the gateway.
-      const [{ DEFAULT_POLICY, demoServer }, { startGateway }] = await Promise.all([
+      const [{ DEMO_STARTER, demoServer }, { startGateway }] = await Promise.all([
         import("../../runtime/module.js"),
         import("../../runtime/start.js"),
       ]);
@@ -32,7 +32,7 @@ export function addDemo(program: Command): void {
       const runtime = await startGateway({
         stateDir: dir,
         inProcess: { app: LOCAL_APP, server },
-        starterPolicy: { name: "demo.cedar", text: DEFAULT_POLICY },
+        starterPolicy: DEMO_STARTER,
         http: { host: "127.0.0.1", port: 0 },
         telemetry: { log: { level: "critical" } },
       });

@@ -3,7 +3,7 @@
 
 import { createHash } from "node:crypto";
 import type { PolicyDecision, PolicyRequest, PolicySet } from "../../policy/index.js";
-import type { StarterPolicy } from "../data-directory.js";
+import type { StarterPolicy } from "../starters.js";
 
 export const HOST_APP = "host";
 export const HOST_TOOLS: ReadonlySet<string> = new Set(["fs.read", "fs.write", "cmd.run"]);
