@@ -66,6 +66,11 @@ const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   init: [["portcullis init host", "write a policy and a client configuration"]],
   cmd: [["portcullis cmd add git", "permit git with its curated profile"]],
   run: [["portcullis run requests.jsonl", "send the JSON-RPC requests of a file to the host"]],
+  halt: [
+    ["portcullis halt --tool 'shell.*' --reason 'under review'", "deny these calls"],
+    ["portcullis halt", "deny every call"],
+  ],
+  resume: [["portcullis resume --tool 'shell.*'", "permit these calls again, as policy decides"]],
   doctor: [
     ["portcullis doctor", "check everything"],
     ["portcullis doctor --app blog", "check one application and its servers"],
