@@ -5,6 +5,7 @@ import { type Dirent, lstatSync, readdirSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { type Denial, pathDenial, quoteValue } from "../denial.js";
+import { submodulesIn } from "./git-index.js";
 import { isWithin, readMounts } from "./mounts.js";
 import type { WritableRoot } from "./target.js";
 
@@ -50,10 +51,16 @@ export function findRepositories(top: string, except: readonly string[] = []): P
     } else if (directory !== top && looksLikeGitDirectory(directory)) paths.push(directory);
     else {
       const found = internal.map((entry) => join(directory, entry.name));
-      const named = found.flatMap(namedBySettings).filter((path) => path !== top && isWithin(path, top));
-      const closed = named.map((path) => existing(path, top));
+      const all = directory === top ? [...found, ...repositoryAround(top)] : found;
+      const submodules = all.map(namedByIndex);
+      const named = [...all.flatMap(namedBySettings), ...submodules.flatMap((each) => each ?? [])];
+      const closed = named.filter((path) => path !== top && isWithin(path, top)).map((path) => existing(path, top));
+      if (submodules.includes(undefined)) closed.push(directory);
       // What is not there yet, or is a link, cannot be closed by itself: the directory in which it would be made is.
-      if (closed.includes(top)) return unprotected("its repository names hooks or settings that are not there yet");
+      if (closed.includes(top))
+        return unprotected(
+          "its repository names hooks, settings or submodules that are not there yet, or cannot be read",
+        );
       paths.push(...found, ...closed);
       for (const { name } of entries.filter((entry) => entry.isDirectory() && !isInternal(entry.name))) {
         const path = join(directory, name);
@@ -74,6 +81,15 @@ function outermost(paths: readonly string[]): string[] {
     if (!kept.some((above) => isWithin(path, above))) kept.push(path);
   }
   return kept.sort();
+}
+
+/** The `.git` of the work tree that a directory lies in. */
+function repositoryAround(top: string): string[] {
+  for (let at = dirname(top); ; at = dirname(at)) {
+    const internal = join(at, ".git");
+    if (lstatSync(internal, { throwIfNoEntry: false })) return [internal];
+    if (at === dirname(at)) return [];
+  }
 }
 
 /** The path, or the nearest directory above it that is there. */
@@ -180,9 +196,24 @@ export function namedBySettings(internal: string): string[] {
   return named;
 }
 
-function configsOf(internal: string): string[] {
+/**
+ * What would make a repository of a submodule that is not checked out: git runs what the settings there name when it is
+ * asked for the status of the repository around it. Undefined when the index cannot be read.
+ */
+function namedByIndex(internal: string): string[] | undefined {
+  const isSha256 = configsOf(internal).some((config) => /objectformat[ \t]*=[ \t]*"?sha256/i.test(read(config)));
+  const submodules = submodulesIn(directoryOf(internal), isSha256);
+  return submodules?.map((path) => join(dirname(internal), path, ".git"));
+}
+
+/** Where a `.git` lies: itself, or what its file points to. */
+function directoryOf(internal: string): string {
   const [, pointed] = /^gitdir:[ \t]*(.+?)[ \t\r]*$/m.exec(read(internal)) ?? [];
-  const directory = pointed === undefined ? internal : resolve(dirname(internal), pointed);
+  return pointed === undefined ? internal : resolve(dirname(internal), pointed);
+}
+
+function configsOf(internal: string): string[] {
+  const directory = directoryOf(internal);
   const common = read(join(directory, "commondir")).trim();
   return [join(resolve(directory, common), "config"), join(directory, "config.worktree")];
 }
