@@ -12,7 +12,18 @@ import type {
   TransportHandler,
   WebSocketServerOptions,
 } from "./mcp/transports/index.js";
-import type { Approvals, Check, Gate, Guardrail, Limit, PolicySet, Principal } from "./policy/index.js";
+import {
+  type Approvals,
+  type Check,
+  type FlowLabels,
+  flowRules,
+  type Gate,
+  type Guardrail,
+  InformationFlow,
+  type Limit,
+  type PolicySet,
+  type Principal,
+} from "./policy/index.js";
 
 export type { GatewayLimits } from "./gateway/index.js";
 export * from "./mcp/server/index.js";
@@ -30,6 +41,8 @@ export interface RunOptions extends Omit<GatewayOptions, "server" | "gate"> {
   approvals?: Approvals;
   /** Further checks of every decision. */
   checks?: readonly Check[];
+  /** Labels of information flow: what results carry and what calls do. */
+  flow?: FlowLabels;
   /** Decide and record, but enforce nothing of the policy. */
   observe?: boolean;
   /** A gate that is already built, in place of all the options above. */
@@ -71,8 +84,11 @@ export class Server extends ServerBuilder {
   }
 
   #open(): Endpoint {
-    const { gate, policy, guardrails, rateLimits, approvals, checks, observe, ...rest } = this.#options;
-    const parts = { policy, guardrails, limits: rateLimits, approvals, checks, observe };
+    const { gate, policy, guardrails, rateLimits, approvals, checks, flow, observe, ...rest } = this.#options;
+    // A policy that is already loaded has the rules that its author wanted.
+    const text = typeof policy === "string" ? [policy, ...Object.values(flowRules(flow))].join("\n") : policy;
+    const labels = flow ? { flow: new InformationFlow(flow) } : {};
+    const parts = { policy: text, guardrails, limits: rateLimits, approvals, checks, observe, ...labels };
     return createGateway({ ...rest, server: this, gate: gate ?? parts });
   }
 

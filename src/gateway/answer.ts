@@ -78,6 +78,7 @@ export async function answerRequest(
     revision,
     transport: peer.transport,
     conversation,
+    session: session?.id,
     cancel,
     render: (result) =>
       asked.plain ? plainText(result as JsonObject) : serializer.result(result, revision, request.method),

@@ -3,7 +3,17 @@ import type { Ledger } from "../ledger/index.js";
 import type { RetainedBytes } from "../mcp/index.js";
 import type { Implementation, ServerDefinition, Tool } from "../mcp/server/index.js";
 import type { CallsInFlight, GatewayLimits, Pipeline, RouteTable, StateCipher } from "../pipeline/index.js";
-import type { Approvals, Check, Guardrail, GuardrailCallback, Halts, Limit, SharedLimits } from "../policy/index.js";
+import type {
+  Approvals,
+  Check,
+  FlowLabels,
+  FlowMemory,
+  Guardrail,
+  GuardrailCallback,
+  Halts,
+  Limit,
+  SharedLimits,
+} from "../policy/index.js";
 import type { Application, ServerEntry } from "../storage/index.js";
 import type { Telemetry } from "../telemetry/index.js";
 import type { Catalogue, PinMode, Upstream } from "../upstream/index.js";
@@ -32,6 +42,8 @@ export interface ApplicationServices {
   readonly onTools?: (app: string, server: ServerDefinition, readOnly: ReadonlySet<string>) => void;
   /** Further checks of an application's decisions. */
   readonly checks?: (app: string) => readonly Check[];
+  /** What conversations have read; shared by all applications. */
+  readonly flowMemory?: FlowMemory;
   readonly halts?: Pick<Halts, "check">;
   readonly sharedLimits?: SharedLimits;
   /** Sessions of the older revisions that another replica can take over. */
@@ -55,6 +67,8 @@ export interface InProcessApplication extends InProcessServer {
   readonly policies?: Readonly<Record<string, string>>;
   readonly guardrails?: readonly Guardrail[];
   readonly checks?: readonly Check[];
+  /** Labels of information flow, where no document has any. */
+  readonly flow?: FlowLabels;
   readonly limits?: readonly Limit[];
   /** Tools that are also plain JSON-RPC methods. */
   readonly plainMethods?: ReadonlySet<string>;

@@ -6,8 +6,11 @@ import type { Tool, ToolDefinition } from "../mcp/server/index.js";
 import { callInside, Refusals, relayedBy, routeFor, sendClientRequest } from "../pipeline/index.js";
 import {
   createGate,
+  type FlowLabels,
+  flowRules,
   type Gate,
   type Guardrail,
+  InformationFlow,
   type Limit,
   type PendingPolicy,
   type PolicySet,
@@ -55,7 +58,11 @@ export class ServedApplication {
     this.#catalogue = this.#newCatalogue(core.tools);
     this.#gate = this.#newGate(undefined);
     this.#policy = new ApplicationPolicy(this.id, services, this.#catalogue, {
-      texts: () => ({ ...this.#inProcess?.policies, ...this.#application.document.policies }),
+      texts: () => ({
+        ...this.#inProcess?.policies,
+        ...flowRules(this.#flowLabels),
+        ...this.#application.document.policies,
+      }),
       gate: () => this.#gate,
     });
     const { mcpPath, sessions, bus } = services;
@@ -68,6 +75,7 @@ export class ServedApplication {
     const core = await services.coreTools(application);
     const servedApplication = new ServedApplication(application, services, core);
     await servedApplication.#loadGuardrails();
+    await services.flowMemory?.ready();
     await servedApplication.#connect(application.document);
     await servedApplication.loadPolicy();
     return servedApplication;
@@ -138,7 +146,8 @@ export class ServedApplication {
       this.#gate = this.#newGate(this.#gate.policy);
       this.#catalogue.setLocal(core.tools);
       void old.close();
-    } else if (!same(before.limits, document.limits)) this.#gate = this.#newGate(this.#gate.policy);
+    } else if (!same(before.limits, document.limits) || !same(before.flow, document.flow))
+      this.#gate = this.#newGate(this.#gate.policy);
     this.#catalogue.setNames(document.names);
     if (!same(before.guardrails, document.guardrails)) await this.#loadGuardrails();
     await this.#connect(document);
@@ -303,6 +312,11 @@ export class ServedApplication {
     };
   }
 
+  /** The operator's labels, or those of the module's author. */
+  get #flowLabels(): FlowLabels | undefined {
+    return this.#application.document.flow ?? this.#inProcess?.flow;
+  }
+
   /** INVARIANT: before the first call, since a guardrail that is not there yet blocks nothing. */
   async #loadGuardrails(): Promise<void> {
     const { guardrailModule } = this.#services;
@@ -331,6 +345,7 @@ export class ServedApplication {
       ...(policy ? { policy } : {}),
       approvals,
       observe,
+      ...(this.#flowLabels ? { flow: new InformationFlow(this.#flowLabels, this.#services.flowMemory) } : {}),
       ...(halts ? { halts } : {}),
       checks: [...this.#core.checks, ...checks, ...(this.#services.checks?.(this.id) ?? [])],
       limits: [...limits, ...limitsOf(this.#application.document)],

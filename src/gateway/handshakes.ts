@@ -57,6 +57,7 @@ export class Handshakes {
     session.clientCapabilities = keptCapabilities(params.capabilities);
     session.principal = principal;
     session.phase = "initializing";
+    this.#gateway.gate.flow?.begin({ principal, session: session.id });
     const { server } = this.#gateway;
     const result = {
       protocolVersion: session.revision.name,

@@ -3,7 +3,7 @@
 
 import { asFault, Charge, Fault, type JsonObject, parsedBytes, valuesOf } from "../mcp/index.js";
 import type { ToolResult, Validation } from "../mcp/server/index.js";
-import { type CheckResult, type Decision, deny, denyDecision, makeIntent } from "../policy/index.js";
+import { type CheckResult, type Decision, deny, denyDecision, isFlowTarget, makeIntent } from "../policy/index.js";
 import { awaitApproval, withoutApproval } from "./approval.js";
 import { Cancel } from "./cancel.js";
 import type { StateUse } from "./encrypted-state.js";
@@ -78,7 +78,8 @@ export async function call(pipeline: Pipeline, request: CallRequest): Promise<An
       answer = { ok: false, fault: asFault(error), route };
       reportForOperator(pipeline, request, route, answer.fault);
     }
-    if (!progress.started) await restoreUnused(pipeline, request, resolved, decision);
+    if (progress.started) observeFlow(pipeline, request, resolved, answer);
+    else await restoreUnused(pipeline, request, resolved, decision);
     decision.release(answer.ok ? answer.text.length : 0);
     return await recordOutcome(pipeline, request, resolved, decision, answer, started);
   } finally {
@@ -186,6 +187,15 @@ function refusalCost(pipeline: Pipeline, { intent }: ResolvedCall): number {
   return pipeline.keepArguments ? 1 + Math.floor(intent.argumentsText.length / CHARS_PER_REFUSAL) : 1;
 }
 
+/** INVARIANT: before the caller receives it, so that its next call is decided with it. */
+function observeFlow(pipeline: Pipeline, request: CallRequest, { callId, route }: ResolvedCall, answer: Answer): void {
+  const { flow } = pipeline.gate;
+  if (!flow || !isFlowTarget(route)) return;
+  const { principal, session } = request;
+  const text = answer.ok ? answer.text : `${answer.fault.message} ${JSON.stringify(answer.fault.detail.extra ?? {})}`;
+  flow.observe({ principal, session, target: route, arguments: route.arguments }, callId, text);
+}
+
 /** `render` formats the answer for its revision. Over the limit it is a failure: half of an answer is not one. */
 function render(pipeline: Pipeline, request: CallRequest, route: Route, result: JsonObject | RawResult): string {
   const text = request.render(result);
@@ -253,10 +263,10 @@ function evaluate(
   const { tools } = request.principal;
   if (tools && route.type === "Tool" && !tools.has(route.name)) return beyondCapability(pipeline, request, route);
   const gated = (validation: Validation): Decision | Promise<Decision> => {
-    const { principal, method, transport, span } = request;
+    const { principal, method, transport, session, span } = request;
     if (!validation.ok) return pipeline.gate.chargeDenial({ principal, target: route }, invalid(route, validation));
     return pipeline.gate.decide(
-      { principal, method, target: route, arguments: route.arguments, transport, trace: span.traceId },
+      { principal, method, target: route, arguments: route.arguments, transport, session, trace: span.traceId },
       intent,
       waited,
     );
@@ -345,13 +355,14 @@ export async function callInside(
   if (outer.depth >= pipeline.limits.maxCallDepth) {
     throw new Fault("TooMany", `nested call depth exceeds ${pipeline.limits.maxCallDepth}`);
   }
-  const { principal, requestId, conversation } = outer;
+  const { principal, requestId, conversation, session } = outer;
   const answer = await callWithin(pipeline, outer, outer.cancel, name, {
     principal,
     method: "tools/call",
     params: { name, arguments: args },
     requestId,
     conversation,
+    session,
     cancel: new Cancel(),
     depth: outer.depth + 1,
   });

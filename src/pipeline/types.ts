@@ -214,6 +214,8 @@ export interface CallRequest {
   readonly revision: Revision;
   readonly transport: string;
   readonly conversation: Conversation;
+  /** Session of a revision that has sessions. */
+  readonly session?: string | undefined;
   readonly cancel: Cancel;
   /** The result as text, in the form of the caller's revision. */
   readonly render: (result: JsonObject | RawResult) => string;

@@ -4,6 +4,7 @@
 import { asFault, type JsonObject } from "../mcp/index.js";
 import { type ApprovalLimits, type Approvals, ApprovalsFull, type Challenge } from "./approvals.js";
 import type { Obligation, PolicyDecision, PolicySet } from "./cedar/types.js";
+import { describeFindings, type FlowFacts, type FlowFinding, type InformationFlow, isFlowTarget } from "./flow/flow.js";
 import { type CallbackRunner, type GuardrailAnswer, type GuardrailProof, MISSING_GUARDRAIL } from "./guardrails.js";
 import type { Halts } from "./halts.js";
 import { type Intent, intentForwarded } from "./intent.js";
@@ -54,6 +55,8 @@ export interface GateParts {
   approvals: Approvals;
   approvalLimits: ApprovalLimits;
   checks: readonly Check[];
+  /** Information flow: facts for rules, where the application has labels. */
+  flow?: InformationFlow | undefined;
   /** What an operator has halted: enforced whatever policy says, also where policy is only observed. */
   halts?: Pick<Halts, "check"> | undefined;
   observe: boolean;
@@ -68,6 +71,12 @@ interface Deciding {
   readonly input: PolicyInput;
   readonly intent: Intent;
   readonly counted: Counted;
+  readonly flow: FlowKnown | undefined;
+}
+
+interface FlowKnown {
+  readonly facts: FlowFacts;
+  readonly findings: readonly FlowFinding[];
 }
 
 /** `waited`: this very call waited for its approval, and the limits have counted it before. */
@@ -78,11 +87,12 @@ export function decide(
   waited = false,
 ): Decision | Promise<Decision> {
   const policy = gate.policy();
-  const deciding: Deciding = { gate, policy, input, intent, counted: waited ? "repeat" : "call" };
   try {
+    const flow = isFlowTarget(input.target) ? gate.flow?.facts(input) : undefined;
+    const deciding: Deciding = { gate, policy, input, intent, counted: waited ? "repeat" : "call", flow };
     const halted = gate.halts?.check(input);
     if (halted) return denied(deciding, halted).catch((error) => denyOnError(policy, error));
-    const answer = input.target.builtin ? builtinAnswer(input) : evaluatePolicy(policy, input, intent, []);
+    const answer = input.target.builtin ? builtinAnswer(input) : evaluatePolicy(deciding, []);
     const checked = input.target.builtin ? NO_RULES : check(deciding, 0, NO_RULES);
     const decided =
       checked instanceof Promise ? checked.then((c) => within(deciding, answer, c)) : within(deciding, answer, checked);
@@ -180,11 +190,12 @@ async function withApproval(deciding: Deciding, answer: PolicyDecision, admitted
 
 /** INVARIANT: the redemption is the last step of a decision, so that nothing decided here can waste it. */
 async function approvedOr(deciding: Deciding, answer: PolicyDecision, admitted: Admitted): Promise<Decision> {
-  const { gate, policy, input, intent } = deciding;
+  const { gate, policy, input, intent, flow } = deciding;
   const { principal, method, target } = input;
   const unreadable = tooLongToRead(gate.approvalLimits, intent);
   if (unreadable) return denyDecision(policy, unreadable);
-  const { rules, approvers, reason } = answer;
+  const { rules, approvers } = answer;
+  const reason = describeFindings(answer.reason, flow?.findings ?? []);
   const { challenge, isNew } = await gate.approvals.open(
     { principal, method, target, intent, rules, approvers, reason, policyHash: policy.hash },
     gate.approvalLimits,
@@ -192,9 +203,7 @@ async function approvedOr(deciding: Deciding, answer: PolicyDecision, admitted: 
   if (challenge.state === "denied") return denyDecision(policy, deniedByApprover(challenge));
   if (challenge.state !== "approved") return pending(policy, answer, challenge, isNew);
   const again = evaluatePolicy(
-    policy,
-    input,
-    intent,
+    deciding,
     challenge.rules.map((rule) => rule.id),
   );
   if (again.effect !== "permit") return denyDecision(policy, policyResult(again));
@@ -231,12 +240,7 @@ function permitted(deciding: Deciding, answer: PolicyDecision, { token, release,
   };
 }
 
-function evaluatePolicy(
-  policy: PolicySet,
-  input: PolicyInput,
-  intent: Intent,
-  approvedRules: readonly string[],
-): PolicyDecision {
+function evaluatePolicy({ policy, input, intent, flow }: Deciding, approvedRules: readonly string[]): PolicyDecision {
   const { principal, target } = input;
   const { serverRequest } = target;
   const answer = policy.decide({
@@ -254,6 +258,7 @@ function evaluatePolicy(
     },
     arguments: input.arguments as JsonObject,
     ...(intent.forwardedText === "{}" ? {} : { forwarded: intentForwarded(intent) }),
+    ...(flow ? { flow: flow.facts } : {}),
     ...(serverRequest ? { serverRequest: { server: target.server, tool: serverRequest.tool } } : {}),
     transport: input.transport,
     approvedRules,

@@ -4,6 +4,7 @@ import { type ApprovalLimits, type Approvals, DEFAULT_APPROVAL_LIMITS, MemoryApp
 import { loadPolicy, noPolicy } from "./cedar/load.js";
 import type { PolicySet, ToolSummary } from "./cedar/types.js";
 import { type Check, chargeDenial, type Decision, decide, type GateParts } from "./decide.js";
+import type { InformationFlow } from "./flow/flow.js";
 import { CallbackRunner, type Guardrail } from "./guardrails.js";
 import type { Halts } from "./halts.js";
 import type { Intent } from "./intent.js";
@@ -22,6 +23,8 @@ export interface GateOptions {
   approvals?: Approvals;
   approvalLimits?: Partial<ApprovalLimits>;
   checks?: readonly Check[];
+  /** Information flow: what conversations have read, where the application has labels. */
+  flow?: InformationFlow;
   /** What an operator has halted. */
   halts?: Pick<Halts, "check">;
   /** Decide and record, but enforce nothing of the policy. */
@@ -43,6 +46,7 @@ export interface Gate {
   swap(policy: PolicySet): void;
   readonly approvals: Approvals;
   readonly guardrails: CallbackRunner;
+  readonly flow: InformationFlow | undefined;
   readonly observe: boolean;
 }
 
@@ -59,6 +63,7 @@ export function createGate(options: GateOptions = {}): Gate {
     approvals,
     approvalLimits: { ...DEFAULT_APPROVAL_LIMITS, ...options.approvalLimits },
     checks: options.checks ?? [],
+    flow: options.flow,
     halts: options.halts,
     observe,
   };
@@ -74,6 +79,7 @@ export function createGate(options: GateOptions = {}): Gate {
     },
     approvals,
     guardrails,
+    flow: options.flow,
     observe,
   };
 }

@@ -87,6 +87,16 @@ export {
   spendDelegation,
   takeDelegationAcross,
 } from "./delegation/token.js";
+export {
+  DEFAULT_FLOW_LIMITS,
+  FlowMemory,
+  type FlowReaders,
+  InformationFlow,
+  isFlowTarget,
+  NO_FLOW,
+} from "./flow/flow.js";
+export type { FlowLabels } from "./flow/labels.js";
+export { flowRules } from "./flow/rules.js";
 export { createGate, type Gate, type GateOptions } from "./gate.js";
 export {
   CallbackRunner,

@@ -101,6 +101,8 @@ export interface PolicyInput {
   readonly target: CallTarget;
   readonly arguments: JsonObject;
   readonly transport: string;
+  /** Session of a revision that has sessions. */
+  readonly session?: string | undefined;
   /** Under which the call is found in every log. */
   readonly trace?: string;
 }

@@ -5,8 +5,10 @@ import { existsSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import type { GatewayLimits, InProcessApplication } from "../gateway/index.js";
 import { CliError, EXIT } from "../lib/exit.js";
+import { pathText, type ShapeProblem } from "../mcp/index.js";
 import { ServerBuilder, type ServerDefinition, type Tool } from "../mcp/server/index.js";
-import type { Check, Gate, GateOptions, Guardrail, Limit } from "../policy/index.js";
+import type { Check, FlowLabels, Gate, GateOptions, Guardrail, Limit } from "../policy/index.js";
+import { flowShape } from "../storage/index.js";
 import { VERSION } from "./environment.js";
 import { marked, type StarterPolicy } from "./starters.js";
 
@@ -30,6 +32,7 @@ interface LoadedServer extends ServerDefinition {
     readonly guardrails?: readonly Guardrail[];
     readonly rateLimits?: readonly Limit[];
     readonly checks?: readonly Check[];
+    readonly flow?: FlowLabels;
     readonly limits?: Partial<GatewayLimits>;
     readonly gate?: Gate;
   };
@@ -53,7 +56,7 @@ async function loadServer(module: string): Promise<LoadedServer> {
 export async function loadModule(module: string, app: string): Promise<ServedModule> {
   const server = await loadServer(module);
   const starterPolicy = { name: "module.cedar", text: marked(starterPolicyFor(app, [...server.tools.values()])) };
-  const { policy, guardrails, rateLimits, checks, limits: gatewayLimits = {}, gate } = server.runOptions ?? {};
+  const { policy, guardrails, rateLimits, checks, flow, limits: gatewayLimits = {}, gate } = server.runOptions ?? {};
   if (gate !== undefined || (policy !== undefined && typeof policy !== "string")) {
     throw new CliError(
       `${module} brings a gate or a loaded policy, which cannot be combined with the policies of the operator`,
@@ -68,8 +71,17 @@ export async function loadModule(module: string, app: string): Promise<ServedMod
     ...(policy === undefined ? { starterPolicy } : { policies: { "module.cedar": policy } }),
     ...(guardrails ? { guardrails } : {}),
     ...(checks ? { checks } : {}),
+    ...(flow ? { flow: checkedFlow(module, flow) } : {}),
     ...(rateLimits ? { limits: rateLimits } : {}),
   };
+}
+
+function checkedFlow(module: string, flow: FlowLabels): FlowLabels {
+  const problems: ShapeProblem[] = [];
+  const checked = flowShape.check(flow, ["flow"], problems);
+  const [first] = problems;
+  if (checked !== undefined && !first) return checked;
+  throw new CliError(`${module}: ${first ? `${pathText(first.path)}: ${first.message}` : "flow is not valid"}`);
 }
 
 /** Closed by default and still useful: what only reads is permitted, the rest needs an approval. */

@@ -2,7 +2,7 @@
 
 import { readSeveral } from "../ledger/index.js";
 import type { JsonObject } from "../mcp/index.js";
-import type { PolicyDecision, PolicyRequest } from "../policy/index.js";
+import { NO_FLOW, type PolicyDecision, type PolicyRequest } from "../policy/index.js";
 import type { Served } from "./served.js";
 
 export interface RecordedRequest {
@@ -67,6 +67,7 @@ export async function* recorded({ app, tools, ledgers }: Served): AsyncGenerator
         },
         arguments: intent.args === undefined ? {} : (JSON.parse(intent.args) as JsonObject),
         ...(intent.forwarded === undefined ? {} : { forwarded: JSON.parse(intent.forwarded) as JsonObject }),
+        flow: NO_FLOW,
         transport: "http",
       },
     };

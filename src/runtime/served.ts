@@ -10,6 +10,7 @@ import { isJsonObject, type JsonObject } from "../mcp/index.js";
 import { compileDefinition, type Problem } from "../mcp/server/index.js";
 import {
   type Explanation,
+  flowRules,
   loadPolicy,
   type PolicyDecision,
   PolicyInvalid,
@@ -174,7 +175,7 @@ async function storedApplications(command: Command, options: ServedOptions, dir:
     const { items } = await storage.applications.list({ limit: 1_000 });
     return items.map((application) => ({
       app: application.id,
-      policies: application.document.policies ?? {},
+      policies: { ...flowRules(application.document.flow), ...application.document.policies },
       isForKeysOnly: isForKeysOnly(application),
     }));
   };

@@ -44,6 +44,7 @@ import { defined, type Settings } from "./config.js";
 import { coreFor, guardrailModules, isModuleFile, loadToolModules } from "./core.js";
 import { ensureState, replicaName, STORE_START_WAIT_MS, STORE_WAIT_MS, type State } from "./data-directory.js";
 import { environment, referenceResolver, takeVariable, VERSION } from "./environment.js";
+import { flowMemory } from "./flow.js";
 import { followHalts } from "./halts.js";
 import { Health } from "./health.js";
 import { LedgerRegistry, openFreeLedger, openNamedLedger, registeredCheckpoint, watchLedger } from "./ledger.js";
@@ -324,6 +325,7 @@ async function open(
     calls,
     approvals,
     halts: halts.halts,
+    flowMemory: flowMemory(ledger.dir, isShared),
     policies: book,
     inProcess: (app) => (app === inProcess?.app ? inProcess : undefined),
     guardrailModule: guardrailModules(state.dir),

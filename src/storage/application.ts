@@ -20,6 +20,7 @@ import {
   wordOr,
 } from "../mcp/index.js";
 import { credentialsInUrl } from "./credentials/spans.js";
+import { type FlowEntry, flowShape } from "./flow-entry.js";
 import { StorageError } from "./sql.js";
 
 /** Texts may hold `${secret:NAME}` and `${env:NAME}`; they are resolved where they are used, never in the store. */
@@ -42,6 +43,8 @@ export interface ApplicationDocument {
   readonly policies?: Readonly<Record<string, string>> | undefined;
   /** Callbacks that run before a tool does, beside those of a module's author. */
   readonly guardrails?: readonly GuardrailEntry[] | undefined;
+  /** Information flow: what results carry and what calls do. */
+  readonly flow?: FlowEntry | undefined;
   /** What keys of these names may do; `key add` and `app apply` follow it. */
   readonly keys?: Readonly<Record<string, ApplicationKeyEntry>> | undefined;
   /** For `core.llm.*`, `core.linux.*` and `core.filesystem.*`; checked by those modules. */
@@ -461,6 +464,7 @@ export const applicationFields = {
     }),
   ),
   guardrails: optional(list("callbacks that run before a tool does", guardrail, { max: 100 })),
+  flow: optional(flowShape),
   keys: optional(record("keys by name", keyEntry, { max: 1000, ...names })),
   llm: optional(anyObject("the provider for core.llm")),
   linux: optional(anyObject("commands for core.linux")),

@@ -27,6 +27,7 @@ export {
 } from "./credentials/spans.js";
 export { readDump } from "./dump.js";
 export { CHANGES_AT_ONCE } from "./feed.js";
+export { flowShape } from "./flow-entry.js";
 export type { StoreOperation } from "./open.js";
 export { openStorage, type StorageOptions } from "./open.js";
 export {

@@ -9,6 +9,7 @@ import {
   describeProblem,
   diffPolicies,
   METHODS,
+  NO_FLOW,
   type ObservedCall,
   type PolicyCase,
   PolicyInvalid,
@@ -301,7 +302,7 @@ function requestFor(
     );
   }
   const caller = { app: agent.slice(0, slash), agent: agent.slice(slash + 1), scope: [] };
-  const rest = { arguments: args, forwarded: jsonArguments(forwarded), transport: "http" };
+  const rest = { arguments: args, forwarded: jsonArguments(forwarded), flow: NO_FLOW, transport: "http" };
   const asks = SERVER_REQUESTS.find((method) => method === name);
   if (asks) {
     if (!server) throw new CliError(`\`${name}\` is a request of a server: name it with --server`, EXIT.usage);

@@ -2,6 +2,7 @@
 
 import type { Document, Node, YAMLMap } from "yaml";
 import { isJsonObject, type JsonObject, nearest } from "../../mcp/index.js";
+import { NO_FLOW } from "../flow/flow.js";
 import { METHODS, type ServerRequestMethod, serverRequest } from "./catalog.js";
 import {
   type Explanation,
@@ -47,6 +48,7 @@ const FIELDS = [
   "during",
   "arguments",
   "forwarded",
+  "flow",
   "transport",
   "approved",
   "expect",
@@ -129,6 +131,8 @@ function readCase(
   if (!isJsonObject(args)) wrong("arguments must be an object");
   const forwarded = fields.forwarded ?? {};
   if (!isJsonObject(forwarded)) wrong("forwarded must be an object", "write _meta, inputResponses or further fields");
+  const flow = fields.flow ?? {};
+  if (!isJsonObject(flow)) wrong("flow must be an object", "write facts of context.flow");
   const caller = { app: text("app", "local"), agent: text("agent", "local"), scope: texts("scope") };
   const target = readServerRequest(fields, caller, wrong) ?? readTarget(fields, wrong);
   if (!good || !target) return undefined;
@@ -137,6 +141,7 @@ function readCase(
     ...target,
     arguments: args as JsonObject,
     forwarded: forwarded as JsonObject,
+    flow: { ...NO_FLOW, ...(flow as JsonObject) },
     transport: text("transport", "stdio"),
     approvedRules: texts("approved"),
   };

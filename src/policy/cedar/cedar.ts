@@ -164,7 +164,7 @@ function uid(entity: Entity): Uid {
 
 /** Cedar refuses a whole request for one value it has no form for, so only what the rule may read is shown to it. */
 function contextFor(draft: Draft, frame: Frame): unknown {
-  const { arguments: args, forwarded = {}, transport, serverRequest } = frame.input;
+  const { arguments: args, forwarded = {}, flow = {}, transport, serverRequest } = frame.input;
   const mayRead = readable(draft);
   const shown = (record: CedarRecord): unknown =>
     toCedarJson(
@@ -173,6 +173,7 @@ function contextFor(draft: Draft, frame: Frame): unknown {
   return {
     arguments: shown(encodeRecord(args, frame.info.shape, "")),
     forwarded: shown(encodeRecord(forwarded, undefined, "")),
+    flow: shown(encodeRecord(flow, undefined, "")),
     approved: frame.approved,
     transport,
     ...(serverRequest ? { tool: serverRequest.tool } : {}),

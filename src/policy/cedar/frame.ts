@@ -101,13 +101,14 @@ interface FrameInput {
   readonly resource: PolicyResource;
   readonly arguments: JsonObject;
   readonly forwarded?: JsonObject;
+  readonly flow?: JsonObject;
   readonly serverRequest?: { readonly server: string; readonly tool: string };
   readonly transport: string;
 }
 
-/** The parts of `context` that a caller or a server wrote: open records, encoded by us alone. */
-export type ContextPart = "arguments" | "forwarded";
-export const CONTEXT_PARTS: readonly ContextPart[] = ["arguments", "forwarded"];
+/** The open records of `context`, encoded by us alone: what a caller or a server wrote, and what is known of its flow. */
+export type ContextPart = "arguments" | "forwarded" | "flow";
+export const CONTEXT_PARTS: readonly ContextPart[] = ["arguments", "forwarded", "flow"];
 
 const NOTHING: JsonObject = {};
 
@@ -163,7 +164,7 @@ export class Frame {
   }
 
   #part(part: ContextPart): JsonObject {
-    return part === "arguments" ? this.input.arguments : (this.input.forwarded ?? NOTHING);
+    return this.input[part] ?? NOTHING;
   }
 
   #step(raw: JsonValue | undefined, name: string, path: readonly string[], part: ContextPart): JsonValue | undefined {
@@ -196,6 +197,7 @@ export class Frame {
       new Map<string, Value>([
         ["arguments", encodeRecord(this.input.arguments, this.info.shape, "")],
         ["forwarded", encodeRecord(this.#part("forwarded"), undefined, "")],
+        ["flow", encodeRecord(this.#part("flow"), undefined, "")],
         ["approved", this.approved],
         ["transport", this.input.transport],
         ...(this.input.serverRequest ? [["tool", this.input.serverRequest.tool] as const] : []),
@@ -268,6 +270,7 @@ function isOffered({ type }: Entity): boolean {
 }
 
 function noun(part: ContextPart): string {
+  if (part === "flow") return "context.flow";
   return part === "arguments" ? "argument" : "forwarded field";
 }
 

@@ -29,9 +29,9 @@ export interface Read {
 }
 
 export interface Reads {
-  /** Of `context.arguments` and `context.forwarded`. */
+  /** Of `context.arguments`, `context.forwarded` and `context.flow`. */
   readonly parts: readonly Read[];
-  /** True when `context`, `context.arguments` or `context.forwarded` is used as a whole. */
+  /** True when `context`, `context.arguments`, `context.forwarded` or `context.flow` is used as a whole. */
   readonly whole: boolean;
   readonly approved: AstNode | undefined;
 }

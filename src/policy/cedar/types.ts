@@ -52,6 +52,8 @@ export interface PolicyRequest {
   readonly arguments: JsonObject;
   /** What travels beside the arguments (`_meta`, `inputResponses`, further allowed fields); nothing unless given. */
   readonly forwarded?: JsonObject;
+  /** What is known of the conversation and of where the arguments came from; a rule that reads it without is an error. */
+  readonly flow?: JsonObject;
   /** Set on a server's request to a client: `server` is then the principal, and `tool` the call it belongs to. */
   readonly serverRequest?: { readonly server: string; readonly tool: string };
   readonly transport: string;

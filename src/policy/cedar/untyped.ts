@@ -54,6 +54,7 @@ export function cedarSchema(
         context: record({
           arguments: record(attributes),
           forwarded: record({}),
+          flow: record({}),
           approved: BOOL,
           transport: STRING,
           ...(action.isServerRequest ? { tool: STRING } : {}),
