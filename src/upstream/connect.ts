@@ -12,7 +12,7 @@ import {
   type SessionTerms,
   serverUnavailable,
 } from "../mcp/session/index.js";
-import { type Dialer, outboundConnector } from "./dialer.js";
+import type { Dialer } from "./dialer.js";
 import { OpenApiConnection } from "./openapi/connection.js";
 import { SseTransport } from "./persistent/sse.js";
 import { StdioTransport, TcpTransport } from "./persistent/stdio.js";
@@ -104,8 +104,9 @@ function prepare(options: UpstreamOptions, context: UpstreamContext, events: Con
 }
 
 function overHttp(url: URL, options: UpstreamOptions, context: UpstreamContext, events: ConnectionEvents): Opening {
-  const connect = outboundConnector(dialerOf(options));
-  const open: OpenPort = async ({ disconnected }) => HttpClient.open(url, connect, context, disconnected);
+  const dialer = dialerOf(options);
+  const open: OpenPort = async ({ disconnected }) =>
+    new HttpClient(url, (to) => dialer.connect(to), context, disconnected);
   return new HttpSessionConnection(open, options.credentials, context, events);
 }
 
@@ -116,8 +117,7 @@ function overApi(
   context: UpstreamContext,
   events: ConnectionEvents,
 ): Opening {
-  const connect = outboundConnector(dialerOf(options));
-  return new OpenApiConnection(url, source, connect, options.credentials, context, events);
+  return new OpenApiConnection(url, source, dialerOf(options), options.credentials, context, events);
 }
 
 function dialerOf(options: UpstreamOptions): Dialer {

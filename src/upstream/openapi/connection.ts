@@ -3,7 +3,6 @@
 
 import { createHash } from "node:crypto";
 import { readFile, stat } from "node:fs/promises";
-import type { buildConnector } from "undici";
 import {
   Charge,
   Fault,
@@ -30,7 +29,7 @@ import {
   serverUnavailable,
   timedOut,
 } from "../../mcp/session/index.js";
-import { sameOrigin } from "../dialer.js";
+import { type Dialer, sameOrigin } from "../dialer.js";
 import type { OpenApiSource, UpstreamConnection, UpstreamContext } from "../types.js";
 import { MAX_API_DOCUMENT_BYTES, parsedDocument } from "./document.js";
 import { type ApiOperation, type OperationsRead, readOperations } from "./operations.js";
@@ -59,7 +58,7 @@ type Wait = Pick<SessionCall, "timeoutMs" | "cancel">;
 export class OpenApiConnection implements UpstreamConnection {
   readonly #url: URL;
   readonly #source: OpenApiSource;
-  readonly #connect: buildConnector.connector;
+  readonly #dialer: Dialer;
   readonly #credentials: Credentials | undefined;
   readonly #context: UpstreamContext;
   readonly #events: ConnectionEvents;
@@ -74,14 +73,14 @@ export class OpenApiConnection implements UpstreamConnection {
   constructor(
     url: URL,
     source: OpenApiSource,
-    connect: buildConnector.connector,
+    dialer: Dialer,
     credentials: Credentials | undefined,
     context: UpstreamContext,
     events: ConnectionEvents,
   ) {
     this.#url = url;
     this.#source = source;
-    this.#connect = connect;
+    this.#dialer = dialer;
     this.#credentials = credentials;
     this.#context = context;
     this.#events = events;
@@ -99,7 +98,7 @@ export class OpenApiConnection implements UpstreamConnection {
   }
 
   async open(): Promise<void> {
-    this.#client = await HttpClient.open(this.#url, this.#connect, this.#context);
+    this.#client = this.#openTo(this.#url, this.#context);
     await this.#readDocument();
   }
 
@@ -197,6 +196,10 @@ export class OpenApiConnection implements UpstreamConnection {
     }, FRESH_MS).unref();
   }
 
+  #openTo(url: URL, context: UpstreamContext): HttpClient {
+    return new HttpClient(url, (to) => this.#dialer.connect(to), context);
+  }
+
   async #documentText(): Promise<string> {
     const { document } = this.#source;
     if (!/^https?:/.test(document)) {
@@ -206,7 +209,7 @@ export class OpenApiConnection implements UpstreamConnection {
     const url = new URL(document);
     const { limits } = this.#context;
     const own = { ...limits, connections: 1, maxMessageBytes: MAX_API_DOCUMENT_BYTES };
-    const client = await HttpClient.open(url, this.#connect, { ...this.#context, limits: own });
+    const client = this.#openTo(url, { ...this.#context, limits: own });
     try {
       const line = { method: "GET", path: url.pathname + url.search, headers: ["accept", "*/*"] };
       const wait = { timeoutMs: DOCUMENT_MS };

@@ -13,7 +13,7 @@ import {
   sendAndForget,
   serverUnavailable,
 } from "../../mcp/session/index.js";
-import { type Dialer, outboundConnector } from "../dialer.js";
+import type { Dialer } from "../dialer.js";
 import type { Credentials, UpstreamContext } from "../types.js";
 
 export class SseTransport implements PersistentTransport {
@@ -38,7 +38,7 @@ export class SseTransport implements PersistentTransport {
   async open(events: PersistentTransportEvents): Promise<void> {
     const { server } = this.#context;
     this.#events = events;
-    const client = await HttpClient.open(this.#url, outboundConnector(this.#dialer), this.#context);
+    const client = new HttpClient(this.#url, (to) => this.#dialer.connect(to), this.#context);
     this.#client = client;
     const headers = ["accept", "text/event-stream"];
     addHeaders(headers, await this.#credentials?.headers("GET"));

@@ -1,11 +1,10 @@
 // One HTTP request and its answer as it comes in: one JSON text, or an event stream of several.
 
 import { isUtf8 } from "node:buffer";
-import type { IncomingHttpHeaders } from "node:http";
-import type { buildConnector, Dispatcher, Pool } from "undici";
-import { ByteBudget, MODERN, type Pausable, readWithin, type TimeShare } from "../../index.js";
-import { ByteStore, loadPool, SseReader } from "../../transports/index.js";
+import { ByteBudget, MODERN, readWithin, type TimeShare } from "../../index.js";
+import { ByteStore, SseReader } from "../../transports/index.js";
 import type { SessionCall, SessionContext } from "../types.js";
+import { type AnswerHeaders, type AnswerSink, type AnswerSource, type Dial, HttpPool } from "./http1.js";
 
 /** What an HTTP connection sends its requests through. */
 export interface HttpPort {
@@ -24,7 +23,7 @@ export interface HttpRequestLine {
 /** One request and what is known of its answer. */
 export interface Exchange {
   readonly status: number;
-  readonly headers: IncomingHttpHeaders;
+  readonly headers: AnswerHeaders;
   /** Something of it may have reached the server. */
   readonly started: boolean;
   /** An answer that was no event stream; undefined until it is whole. */
@@ -49,24 +48,28 @@ export interface ExchangeSink {
   done(exchange: Exchange, error: Error | undefined): void;
 }
 
-/** A response that is complete: there is nothing left to be paused. */
-const NOTHING: Pausable = { pause: () => {}, resume: () => {} };
+/** An answer in one piece up to this size is read at its end, in one go. */
+const SMALL_BYTES = 64 * 1024;
 
-class HttpExchange implements Exchange, Dispatcher.DispatchHandler {
+class HttpExchange implements Exchange, AnswerSink {
   status = 0;
-  headers: IncomingHttpHeaders = {};
+  headers: AnswerHeaders = {};
   started = false;
-  body: string | undefined;
+  body: string | undefined = undefined;
+  /** Stops the wait at the connection. */
+  giveUp: (() => void) | undefined = undefined;
   readonly #sink: ExchangeSink;
   readonly #maxBytes: number;
-  #controller: Dispatcher.DispatchController | undefined;
-  #reader: SseReader | undefined;
+  #source: AnswerSource | undefined = undefined;
+  #reader: SseReader | undefined = undefined;
   /** An answer in one piece is not copied. */
-  #first: Buffer | undefined;
+  #first: Buffer | undefined = undefined;
   readonly #budget: ByteBudget | undefined;
   readonly #share: TimeShare | undefined;
-  readonly #store: ByteStore;
+  #store: ByteStore | undefined = undefined;
   #length = 0;
+  /** Bytes whose reading was not counted yet. */
+  #uncounted = 0;
   #over = false;
 
   /** Unfinished answers are charged to `budget`, which the exchanges with one server share. */
@@ -74,7 +77,6 @@ class HttpExchange implements Exchange, Dispatcher.DispatchHandler {
     this.#sink = sink;
     this.#share = share;
     this.#budget = budget;
-    this.#store = new ByteStore(budget);
     this.#maxBytes = maxBytes;
   }
 
@@ -89,20 +91,23 @@ class HttpExchange implements Exchange, Dispatcher.DispatchHandler {
   }
 
   abort(): void {
+    this.#stop();
+    this.giveUp?.();
+  }
+
+  #stop(): void {
     this.#over = true;
-    this.#store.clear();
+    this.#store?.clear();
     this.#reader?.stop();
-    this.#controller?.abort(new Error("the answer is not awaited any more"));
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.#controller = controller;
-    if (this.#over) controller.abort(new Error("the answer is not awaited any more"));
-    else this.started = true;
+  sent(source: AnswerSource): void {
+    this.#source = source;
+    this.started = true;
   }
 
-  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
-    if (status < 200 || this.#over) return;
+  head(status: number, headers: AnswerHeaders): void {
+    if (this.#over) return;
     this.status = status;
     this.headers = headers;
     const encoding = headers["content-encoding"];
@@ -122,12 +127,15 @@ class HttpExchange implements Exchange, Dispatcher.DispatchHandler {
     this.#sink.head?.(this);
   }
 
-  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    readWithin(this.#share, controller, chunk.length, () => this.#take(chunk));
+  data(bytes: Buffer): void {
+    if (this.#over) return;
+    if (this.#reader === undefined && this.#length === 0 && bytes.length <= SMALL_BYTES) {
+      this.#uncounted = bytes.length;
+      this.#take(bytes);
+    } else readWithin(this.#share, this.#source as AnswerSource, bytes.length, () => this.#take(bytes));
   }
 
   #take(chunk: Buffer): void {
-    if (this.#over) return;
     if (this.#reader === undefined) {
       this.#length += chunk.length;
       if (this.#length > this.#maxBytes) this.#fail(new OverLimit(this.#maxBytes));
@@ -142,15 +150,15 @@ class HttpExchange implements Exchange, Dispatcher.DispatchHandler {
     }
   }
 
-  onResponseEnd(): void {
-    if (!this.#over) readWithin(this.#share, NOTHING, 0, () => this.#end());
+  ended(): void {
+    if (!this.#over) readWithin(this.#share, this.#source as AnswerSource, this.#uncounted, () => this.#end());
   }
 
   #end(): void {
     this.#over = true;
     this.#reader?.stop();
     if (this.#reader === undefined) {
-      const bytes = this.#first ?? this.#store.take();
+      const bytes = this.#first ?? this.#store?.take() ?? NO_BYTES;
       if (this.#sink.bytes !== undefined) {
         this.#sink.bytes(bytes);
         return this.#sink.done(this, undefined);
@@ -161,11 +169,9 @@ class HttpExchange implements Exchange, Dispatcher.DispatchHandler {
     this.#sink.done(this, undefined);
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+  failed(error: Error): void {
     if (this.#over) return;
-    this.#over = true;
-    this.#store.clear();
-    this.#reader?.stop();
+    this.#stop();
     this.#sink.done(this, error);
   }
 
@@ -173,6 +179,7 @@ class HttpExchange implements Exchange, Dispatcher.DispatchHandler {
   #gather(chunk: Buffer): boolean {
     const first = this.#first;
     this.#first = undefined;
+    this.#store ??= new ByteStore(this.#budget);
     return (first === undefined || this.#store.append(first)) && this.#store.append(chunk);
   }
 
@@ -183,6 +190,8 @@ class HttpExchange implements Exchange, Dispatcher.DispatchHandler {
   }
 }
 
+const NO_BYTES = Buffer.alloc(0);
+
 export class OverLimit extends Error {
   constructor(maxBytes: number) {
     super(`it answered more than the limit of ${maxBytes} bytes`);
@@ -190,7 +199,7 @@ export class OverLimit extends Error {
 }
 
 /** True when the answer has this media type, whatever its parameters. */
-export function isType(headers: IncomingHttpHeaders, type: string): boolean {
+export function isType(headers: AnswerHeaders, type: string): boolean {
   const given = headers["content-type"];
   if (given === undefined) return false;
   return given === type || (given.split(";", 1)[0] as string).trim().toLowerCase() === type;
@@ -209,38 +218,18 @@ export class HttpClient implements HttpPort {
   /** All answers of the server that are unfinished. */
   readonly #unfinished: ByteBudget;
   readonly #share: TimeShare | undefined;
-  readonly #pool: Pool;
+  readonly #pool: HttpPool;
 
   /** `onDisconnected` when a connection was broken, or the last one has ended as both sides expect it to. */
-  static async open(
+  constructor(
     url: URL,
-    connect: buildConnector.connector,
-    around: SessionContext,
+    dial: Dial,
+    { limits, budget, share }: SessionContext,
     onDisconnected: (isByAgreement: boolean) => void = () => {},
-  ): Promise<HttpClient> {
-    const UndiciPool = loadPool();
-    const pool = new UndiciPool(url.origin, {
-      connections: around.limits.connections,
-      pipelining: 1,
-      // The caller keeps the time, and a quiet event stream is not a failure.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      connect,
-    });
-    let open = 0;
-    pool.on("connect", () => open++);
-    pool.on("disconnect", (_origin, _targets, error) => {
-      open--;
-      const isByAgreement = (error as { code?: string }).code === "UND_ERR_INFO";
-      if (!isByAgreement || open <= 0) onDisconnected(isByAgreement);
-    });
-    return new HttpClient(url, pool, around);
-  }
-
-  private constructor(url: URL, pool: Pool, { limits, budget, share }: SessionContext) {
+  ) {
     this.url = url;
     this.#path = url.pathname + url.search;
-    this.#pool = pool;
+    this.#pool = new HttpPool(url, dial, limits.connections, onDisconnected);
     this.#maxBytes = limits.maxMessageBytes;
     this.#share = share;
     this.#unfinished = new ByteBudget(MAX_UNFINISHED * limits.maxMessageBytes, budget);
@@ -250,12 +239,12 @@ export class HttpClient implements HttpPort {
     const exchange = new HttpExchange(sink, this.#maxBytes, this.#unfinished, this.#share);
     const { method, headers, body } = line;
     const path = line.path ?? this.#path;
-    this.#pool.dispatch(body === undefined ? { method, path, headers } : { method, path, headers, body }, exchange);
+    exchange.giveUp = this.#pool.send(method, path, headers, body, exchange);
     return exchange;
   }
 
   async close(): Promise<void> {
-    await this.#pool.destroy();
+    this.#pool.close();
   }
 }
 
