@@ -26,6 +26,8 @@ export default defineConfig({
     // A shared machine stalls now and then; what fails twice in a row has failed.
     retry: process.env.CI ? 1 : 0,
     reporters: ["default"],
+    // What is built runs as it is.
+    server: { deps: { external: [/\/dist\//] } },
     projects: [
       {
         extends: true,

