@@ -606,10 +606,18 @@ export function storageContract(what: string, make: () => Promise<StoreUnderTest
       });
 
       it("leases refill evenly, and say truly when the next token is there", async () => {
-        const key = newName();
         const rate = { tokens: 10, periodMs: 1_000, burst: 2 };
-        expect(await a.leases.lease(key, 5, rate)).toEqual({ granted: 2, retryAfterMs: 0 });
-        const { granted, retryAfterMs } = await b.leases.lease(key, 5, rate);
+        let key = "";
+        let refused = { granted: 1, retryAfterMs: 0 };
+        // On a busy machine the next token may be there before it is asked for.
+        for (let tries = 0; refused.granted > 0 && tries < 50; tries++) {
+          key = newName();
+          const began = performance.now();
+          expect(await a.leases.lease(key, 5, rate)).toEqual({ granted: 2, retryAfterMs: 0 });
+          refused = await b.leases.lease(key, 5, rate);
+          expect(refused.granted).toBeLessThanOrEqual((performance.now() - began + 1) / 100);
+        }
+        const { granted, retryAfterMs } = refused;
         expect(granted).toBe(0);
         expect(retryAfterMs).toBeGreaterThan(0);
         expect(retryAfterMs).toBeLessThanOrEqual(100);

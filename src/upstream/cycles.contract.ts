@@ -1,10 +1,14 @@
 // Start and stop, again and again, with a daemon of its own session left behind each time: nothing may stay.
 
+import { randomUUID } from "node:crypto";
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { expect, it } from "vitest";
 import { type Containment, makeContainer } from "../host/index.js";
 import { ownCgroupDirectory } from "../host/sandbox/cgroup.js";
 import { closeAll, SERVER, structuredOf, tool, upstream } from "./fixtures/calling.js";
+
+/** On the command line of every process that is started here. */
+const MARK = randomUUID();
 
 /** File descriptors of ours, with what they lead to. */
 function descriptors(): string[] {
@@ -23,9 +27,7 @@ function fixtureProcesses(): string[] {
     .flatMap((pid) => {
       try {
         const command = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");
-        return command.includes(`${SERVER} cycle-${process.pid}`) || command.includes(`leaked-${process.pid}`)
-          ? [`${pid} ${command}`]
-          : [];
+        return command.includes(MARK) ? [`${pid} ${command}`] : [];
       } catch {
         return [];
       }
@@ -53,10 +55,10 @@ export function startStopCycles(cycles: number): void {
       if (!(await canHave(containment))) return console.warn(`skipped: no ${containment} can be had here`);
       const before = descriptors().length;
       for (let cycle = 0; cycle < cycles; cycle++) {
-        const args = [SERVER, `cycle-${process.pid}`];
+        const args = [SERVER, `cycle-${MARK}`];
         const target = { transport: "stdio", command: process.execPath, args, containment } as const;
         const server = upstream({ name: "cycled", target });
-        const mark = `leaked-${process.pid}`;
+        const mark = `leaked-${MARK}`;
         expect(
           structuredOf(
             await server.request(tool("leak", { mark, clean: cycle % 2 === 1 && containment !== "process-group" })),

@@ -1,6 +1,7 @@
 // One server does everything wrong, under load, beside two that do not: every call has exactly one end, the good
 // servers' callers never notice, and nothing of the bad one is left.
 
+import { randomUUID } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";
@@ -8,7 +9,7 @@ import { Fault, type JsonObject } from "../mcp/index.js";
 import { fixture, textOf, tool } from "./fixtures/calling.js";
 import type { Upstream } from "./types.js";
 
-const mark = `leaked-${process.pid}-faults`;
+const mark = `leaked-${randomUUID()}-faults`;
 
 const HABITS: readonly (readonly [name: string, args?: JsonObject])[] = [
   ["echo", { text: "fine" }],

@@ -2,6 +2,7 @@
 // then or at the next start.
 
 import { type ChildProcess, spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
@@ -61,7 +62,7 @@ describe("a gateway that is killed", () => {
     ["pid-namespace", []],
     ["cgroup", ["daemon"]],
   ])("a gateway that is killed ends its servers: %s", async (containment, left) => {
-    const mark = `leaked-${process.pid}-${containment}`;
+    const mark = `leaked-${randomUUID()}-${containment}`;
     const { child, said } = await gateway(mark, containment, "leak");
     if (said !== "ready") return console.warn(`skipped: ${said}`);
     expect(marked(mark)).toEqual(expect.arrayContaining(["server", "daemon"]));
