@@ -5,7 +5,7 @@ import { LongestFirst } from "./test/setup/order.js";
 // Long runs (soak, a million cases, chaos) are `*.long.test.ts`; they run only when LONG is set (npm run test:long).
 const long = process.env.LONG === "1";
 const name = long ? "*.long.test.ts" : "*.test.ts";
-const MAX_WORKERS = 4;
+const MAX_WORKERS = 8;
 
 export default defineConfig({
   test: {
@@ -20,8 +20,8 @@ export default defineConfig({
     hookTimeout: 240_000,
     expect: { poll: { timeout: 60_000 } },
     // Long runs fill limits that are counted for the whole machine, such as the processes of the sandbox's user: in CI
-    // they run one after the other. The others wait for processes and timers now and then: one more than there are cores.
-    maxWorkers: long && process.env.CI ? 1 : Math.min(availableParallelism() + 1, MAX_WORKERS),
+    // they run one after the other. The others wait for processes, disks and timers most of the time.
+    maxWorkers: long && process.env.CI ? 1 : Math.min(2 * availableParallelism() + 1, MAX_WORKERS),
     sequence: { sequencer: LongestFirst },
     // A shared machine stalls now and then; what fails twice in a row has failed.
     retry: process.env.CI ? 1 : 0,
