@@ -51,11 +51,6 @@ const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   ],
   approve: [["portcullis approve ch_ID", "approve the call once"]],
   deny: [["portcullis deny ch_ID --reason 'not today'", "deny it; the agent reads the reason"]],
-  halt: [
-    ["portcullis halt put --reason 'under attack'", "deny every call"],
-    ["portcullis halt put --server files", "deny the calls to one server"],
-  ],
-  resume: [["portcullis resume --server files", "end the halt of that server"]],
   audit: [
     ["portcullis audit tail", "show the last records"],
     ["portcullis audit verify", "verify every ledger of the data directory"],
