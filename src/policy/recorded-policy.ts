@@ -185,11 +185,12 @@ export function stricterOf(before: PolicySet, after: PolicySet): PolicySet {
     rules: after.rules,
     warnings: after.warnings,
     usesWasmFallbackFor: [...new Set([...before.usesWasmFallbackFor, ...after.usesWasmFallbackFor])],
+    conditions: [...before.conditions, ...after.conditions],
     checks: [...(before.checks ?? []), ...(after.checks ?? [])],
     decide,
     explain: (request) => ({
       decision: decide(request),
-      rules: [...before.explain(request).rules, ...after.explain(request).rules],
+      rules: [...before.explain(request).rules, ...after.explain(behind(before, request)).rules],
     }),
     outlook: (request: OutlookRequest) => {
       const least = Math.min(...[before, after].map((policy) => OUTLOOKS.indexOf(policy.outlook(request))));
@@ -198,9 +199,16 @@ export function stricterOf(before: PolicySet, after: PolicySet): PolicySet {
   };
 }
 
+/** The conditions of the second set are numbered behind those of the first. */
+function behind({ conditions }: PolicySet, request: PolicyRequest): PolicyRequest {
+  const { history } = request;
+  if (history === undefined || conditions.length === 0) return request;
+  return { ...request, history: (condition) => history(conditions.length + condition) };
+}
+
 function decideBoth(before: PolicySet, after: PolicySet, request: PolicyRequest): PolicyDecision {
   const { approvedRules = [], ...unapproved } = request;
-  const answers = [before.decide(unapproved), after.decide(unapproved)] as const;
+  const answers = [before.decide(unapproved), after.decide(behind(before, unapproved))] as const;
   const asked = answers.filter(({ effect }) => effect === "challenge");
   const ids = new Set(asked.flatMap(({ rules }) => rules.map(({ id }) => id)));
   // An approval counts for exactly the rules it showed: those of both sets together.
@@ -210,7 +218,8 @@ function decideBoth(before: PolicySet, after: PolicySet, request: PolicyRequest)
   const again = ([before, after] as const).map((policy, i) => {
     const answer = answers[i] as PolicyDecision;
     if (answer.effect !== "challenge") return answer;
-    return policy.decide({ ...unapproved, approvedRules: answer.rules.map(({ id }) => id) });
+    const asked = policy === after ? behind(before, unapproved) : unapproved;
+    return policy.decide({ ...asked, approvedRules: answer.rules.map(({ id }) => id) });
   });
   return meet(again[0] as PolicyDecision, again[1] as PolicyDecision);
 }

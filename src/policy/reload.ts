@@ -331,6 +331,7 @@ export function withChecks(set: PolicySet, checks: readonly LoadedCheck[]): Poli
     rules: set.rules,
     warnings: set.warnings,
     usesWasmFallbackFor: set.usesWasmFallbackFor,
+    conditions: set.conditions,
     checks: [...(set.checks ?? []), ...checks],
     decide: (request) => set.decide(request),
     explain: (request) => set.explain(request),

@@ -5,6 +5,7 @@ import { createRequire } from "node:module";
 import { setFlagsFromString } from "node:v8";
 import type { DetailedError, PolicyJson, SchemaJson } from "@cedar-policy/cedar-wasm/nodejs";
 import type { JsonObject } from "../../mcp/index.js";
+import { conditionOf } from "../history/source.js";
 import { encodeRecord, type Frame, TOOL_GROUP } from "./frame.js";
 import { unquote } from "./language/scan.js";
 import { readsOf } from "./names.js";
@@ -176,8 +177,13 @@ function contextFor(draft: Draft, frame: Frame): unknown {
     flow: shown(encodeRecord(flow, undefined, "")),
     approved: frame.approved,
     transport,
+    ...Object.fromEntries(draft.conditions.map(({ attribute }) => [attribute, conditionAt(frame, attribute)])),
     ...(serverRequest ? { tool: serverRequest.tool } : {}),
   };
+}
+
+function conditionAt(frame: Frame, attribute: string): boolean {
+  return frame.condition(conditionOf(attribute) ?? -1);
 }
 
 /** Top-level arguments and forwarded fields a rule may read; undefined means that it could be any. */

@@ -1,6 +1,7 @@
 // Cedar expressions into closures, with exactly Cedar's semantics: what short-circuits, what is an error,
 // what is merely unequal. The property tests compare every operator here with Cedar's own evaluator.
 
+import { conditionOf } from "../history/source.js";
 import { EXTENSION_CALLS } from "./extension-calls.js";
 import { CONTEXT_PARTS, type ContextPart, type Frame } from "./frame.js";
 import { type AstNode, type BinaryNode, type CallNode, chainOf, type HasNode } from "./language/ast.js";
@@ -209,6 +210,8 @@ function compileGet(node: AstNode & { kind: "get" }): CompiledRun {
     const [first, ...path] = chain.path;
     const part = CONTEXT_PARTS.find((each) => each === first);
     if (part && path.length > 0) return (frame) => frame.read(part, path);
+    const condition = path.length === 0 ? conditionOf(first ?? "") : undefined;
+    if (condition !== undefined) return (frame) => frame.condition(condition);
     if (first === "approved" && path.length === 0) return (frame) => frame.approved;
     if (first === "transport" && path.length === 0) return (frame) => frame.input.transport;
   }

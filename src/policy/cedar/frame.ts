@@ -104,6 +104,7 @@ interface FrameInput {
   readonly flow?: JsonObject;
   readonly serverRequest?: { readonly server: string; readonly tool: string };
   readonly transport: string;
+  readonly history?: (condition: number) => boolean;
 }
 
 /** The open records of `context`, encoded by us alone: what a caller or a server wrote, and what is known of its flow. */
@@ -154,6 +155,13 @@ export class Frame {
     const value = this.#encode(raw, path, part);
     if (value instanceof Unencodable) throw new EvaluationError(value.why);
     return value;
+  }
+
+  /** Whether a condition over past events holds; an error where the past is not known. */
+  condition(number: number): boolean {
+    const { history } = this.input;
+    if (history === undefined) throw new EvaluationError("the rule is about past calls, and history is not available");
+    return history(number);
   }
 
   /** Whether `context.<part>.<path>` has `attr`. A null counts as there: it will reach the tool. */

@@ -2,6 +2,8 @@
 // that loads is a set that can be trusted to mean what it says.
 
 import { createHash } from "node:crypto";
+import { eventsIn, type Formula } from "../history/formula.js";
+import { historyProblems } from "../history/rules.js";
 import { decideFrame, denyRequest } from "./authorize.js";
 import { PolicyCatalog, run, runInSlices, type Steps } from "./catalog.js";
 import { explainRule, outlookFor } from "./explain.js";
@@ -81,6 +83,8 @@ function* loading(
   yield;
   const absent = options.unknownTools === "warn" ? absentTools(drafts, catalog) : [];
   if (absent.length > 0) catalog = yield* PolicyCatalog.steps([...tools, ...absent.map(({ tool }) => tool)]);
+  const wrong = historyProblems(drafts, catalog);
+  if (wrong.length > 0) throw new PolicyInvalid(wrong);
   const findings = yield* validating(drafts, catalog);
   if (findings.problems.length > 0) throw new PolicyInvalid(findings.problems);
   const catalogText = yield* catalog.canonicalTextSteps();
@@ -95,7 +99,12 @@ function absentTools(
 ): { readonly tool: ToolSummary; readonly warning: PolicyProblem }[] {
   const found = new Map<string, { tool: ToolSummary; warning: PolicyProblem }>();
   for (const draft of drafts) {
-    for (const { entity, span } of draft.tree ? entitiesOf(draft.tree) : []) {
+    const events = draft.conditions.flatMap(({ formula }) => eventsIn(formula));
+    const named = [
+      ...(draft.tree ? entitiesOf(draft.tree) : []),
+      ...events.map(({ type, action: id, at }) => ({ entity: { type, id }, span: { start: at, end: at } })),
+    ];
+    for (const { entity, span } of named) {
       const isTool = entity.type === "Tool" || (entity.type === "Action" && entity.id !== TOOL_GROUP);
       if (!isTool || catalog.actions.has(entity.id) || found.has(entity.id)) continue;
       const warning = draft.where.problem(
@@ -110,7 +119,12 @@ function absentTools(
 }
 
 export function readSources(sources: readonly PolicySource[]): { drafts: Draft[]; problems: PolicyProblem[] } {
-  const read = sources.map(readSource);
+  let conditions = 0;
+  const read = sources.map((source) => {
+    const found = readSource(source, conditions);
+    conditions += found.conditions;
+    return found;
+  });
   const drafts = read.flatMap((each) => each.drafts);
   const problems = read.flatMap((each) => each.problems);
   const byId = new Map<string, Draft>();
@@ -139,6 +153,7 @@ export class LoadedPolicy implements PolicySet {
   readonly rules: readonly PolicyText[];
   readonly warnings: readonly PolicyProblem[];
   readonly usesWasmFallbackFor: readonly string[];
+  readonly conditions: readonly Formula[];
   readonly #catalog: PolicyCatalog;
   readonly #slices: Slices;
 
@@ -150,6 +165,7 @@ export class LoadedPolicy implements PolicySet {
     catalogText = catalog.canonicalText(),
   ) {
     const rules = drafts.map((draft) => makeRule(draft, options));
+    this.conditions = drafts.flatMap((draft) => draft.conditions.map(({ formula }) => formula));
     this.rules = rules.map(({ id, file, line, effect, text, digest }) => ({ id, file, line, effect, text, digest }));
     this.warnings = warnings;
     this.usesWasmFallbackFor = rules.filter((rule) => rule.byCedar).map((rule) => rule.id);
@@ -238,6 +254,7 @@ export const noPolicy: PolicySet = {
   rules: [],
   warnings: [],
   usesWasmFallbackFor: [],
+  conditions: [],
   decide: () => ({ effect: "deny", rules: [], reason: NO_POLICY, approvers: [], obligations: [], errors: [] }),
   explain: (request) => ({ decision: noPolicy.decide(request), rules: [] }),
   outlook: () => "never",

@@ -1,6 +1,7 @@
 // A rule ready to run.
 
 import { createHash } from "node:crypto";
+import { formulaText } from "../history/formula.js";
 import type { RuleMeta } from "./annotations.js";
 import type { PolicyAction, PolicyCatalog } from "./catalog.js";
 import { evaluateByCedar } from "./cedar.js";
@@ -181,7 +182,7 @@ export function makeRule(draft: Draft, options: RuleOptions = {}): CedarRule {
     file: draft.where.file,
     line: draft.where.at(draft.start).line,
     effect: draft.effect,
-    text: draft.text,
+    text: draft.written,
     digest: digestOf(draft),
     meta: draft.meta,
     tree: draft.tree,
@@ -220,6 +221,11 @@ function conjunction(tests: readonly Test[]): Test {
 }
 
 function digestOf(draft: Draft): string {
-  const form = draft.exact ? canonicalText(draft.tree) : draft.text;
+  const text = draft.exact ? canonicalText(draft.tree) : draft.text;
+  // The number of a condition depends on the files before it, its meaning does not.
+  const form = draft.conditions.reduce(
+    (so, { attribute, formula }) => so.replaceAll(JSON.stringify(attribute), JSON.stringify(formulaText(formula))),
+    text,
+  );
   return createHash("sha256").update(form).digest("hex");
 }

@@ -3,6 +3,8 @@
 
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { macroLibrary } from "../history/library.js";
+import { type HistoryCondition, type SplitSource, splitSource } from "../history/source.js";
 import { type AnnotationProblem, type RuleMeta, readAnnotations } from "./annotations.js";
 import { CedarTrapped, type DetailedError, type PolicyJson, withCedar } from "./cedar.js";
 import type { PolicyTree } from "./language/ast.js";
@@ -15,7 +17,6 @@ import {
   type Position,
   ScanError,
   type ScanToken,
-  scan,
   splitPolicies,
 } from "./language/scan.js";
 import { PolicyInvalid, type PolicyProblem, type PolicySource } from "./types.js";
@@ -24,7 +25,11 @@ import { PolicyInvalid, type PolicyProblem, type PolicySource } from "./types.js
 export interface Draft {
   readonly id: string;
   readonly effect: "permit" | "forbid";
+  /** As Cedar sees it: conditions over past events are reads of `context`. */
   readonly text: string;
+  /** As it was written; as long as `text`. */
+  readonly written: string;
+  readonly conditions: readonly HistoryCondition[];
   /** Where the text begins in its file. */
   readonly start: number;
   readonly where: SourcePlace;
@@ -51,19 +56,30 @@ export class SourcePlace {
   }
 }
 
-/** Drafts come back only where the text could be read; every problem of the file is listed. */
-export function readSource(source: PolicySource): { drafts: Draft[]; problems: PolicyProblem[] } {
+/**
+ * Drafts come back only where the text could be read; every problem of the file is listed. `firstCondition` is the number of
+ * conditions over past events in the files before this one.
+ */
+export function readSource(
+  source: PolicySource,
+  firstCondition = 0,
+): { drafts: Draft[]; problems: PolicyProblem[]; conditions: number } {
   const problems: PolicyProblem[] = [];
-  const drafts = readPolicies(source, problems);
-  return { drafts, problems };
+  const drafts = readPolicies(source, firstCondition, problems);
+  const conditions = drafts.reduce((count, draft) => count + draft.conditions.length, 0);
+  return { drafts, problems, conditions };
 }
 
-function readPolicies(source: PolicySource, problems: PolicyProblem[]): Draft[] {
-  const text = source.text.replace(/^\uFEFF/, "");
-  const place = new SourcePlace(source.file, text);
+function readPolicies(source: PolicySource, firstCondition: number, problems: PolicyProblem[]): Draft[] {
+  const written = source.text.replace(/^\uFEFF/, "");
+  const place = new SourcePlace(source.file, written);
+  let split: SplitSource;
   let policies: ScanToken[][];
   try {
-    policies = splitPolicies(scan(text));
+    split = splitSource(written, firstCondition, macroLibrary());
+    for (const { message, offset, help } of split.problems) problems.push(place.problem(offset, message, help));
+    if (problems.length > 0) return [];
+    policies = splitPolicies(split.tokens);
   } catch (error) {
     if (!(error instanceof ScanError)) throw error;
     problems.push(place.problem(error.offset, error.message));
@@ -71,9 +87,9 @@ function readPolicies(source: PolicySource, problems: PolicyProblem[]): Draft[] 
   }
   const trees = policies.map((tokens) => ownTree(tokens, place, problems));
   if (problems.length > 0) return [];
-  problems.push(...syntaxProblems(text, place));
+  problems.push(...syntaxProblems(split.text, place));
   if (problems.length > 0) return [];
-  return policies.map((tokens, index) => readPolicy(text, tokens, index + 1, trees[index], place, problems));
+  return policies.map((tokens, index) => readPolicy(split, tokens, index + 1, trees[index], place, problems));
 }
 
 function ownTree(tokens: readonly ScanToken[], place: SourcePlace, problems: PolicyProblem[]): PolicyTree | undefined {
@@ -108,7 +124,7 @@ function fromCedar(error: DetailedError, text: string, place: SourcePlace): Poli
 }
 
 function readPolicy(
-  fileText: string,
+  split: SplitSource,
   tokens: readonly ScanToken[],
   number: number,
   own: PolicyTree | undefined,
@@ -116,7 +132,8 @@ function readPolicy(
   problems: PolicyProblem[],
 ): Draft {
   const start = tokens[0]?.start ?? 0;
-  const text = fileText.slice(start, tokens.at(-1)?.end);
+  const end = tokens.at(-1)?.end ?? start;
+  const text = split.text.slice(start, end);
   const json = toJson(text);
   const theirs = treeOrNothing(json);
   const tree = own && theirs && sameTree(own, theirs) ? own : theirs;
@@ -127,6 +144,8 @@ function readPolicy(
     id: meta.id ?? `${basename(place.file)}#${number}`,
     effect,
     text,
+    written: place.lines.text.slice(start, end),
+    conditions: split.conditions.filter((condition) => condition.start >= start && condition.end <= end),
     start,
     where: place,
     meta,

@@ -1,6 +1,7 @@
 // What others see of the policy language: a set of rules that answers, explains itself, and never changes.
 
 import type { JsonObject } from "../../mcp/index.js";
+import type { Formula } from "../history/formula.js";
 import type { LoadedCheck } from "../reload.js";
 
 /** One file of Cedar text; messages name it by `file`. */
@@ -57,6 +58,8 @@ export interface PolicyRequest {
   /** Set on a server's request to a client: `server` is then the principal, and `tool` the call it belongs to. */
   readonly serverRequest?: { readonly server: string; readonly tool: string };
   readonly transport: string;
+  /** Whether the condition over past events of that number holds; throws where that is not known. */
+  readonly history?: (condition: number) => boolean;
   /** The rules that an approver approved for this very call; only that exact set counts. */
   readonly approvedRules?: readonly string[];
 }
@@ -116,7 +119,7 @@ export interface Explanation {
 }
 
 /** A request before there are arguments; a transport that is left out may be any. */
-export type OutlookRequest = Omit<PolicyRequest, "arguments" | "transport" | "approvedRules"> & {
+export type OutlookRequest = Omit<PolicyRequest, "arguments" | "transport" | "approvedRules" | "history"> & {
   readonly transport?: string;
 };
 
@@ -140,6 +143,8 @@ export interface PolicySet {
   readonly warnings: readonly PolicyProblem[];
   /** Ids of the rules that run on Cedar's own evaluator because the compiler does not cover them. */
   readonly usesWasmFallbackFor: readonly string[];
+  /** The conditions over past events, by their numbers; none in most sets. */
+  readonly conditions: readonly Formula[];
   /** Checks that are in force with these rules and are replaced together with them. */
   readonly checks?: readonly LoadedCheck[];
   /** Never throws: an error while deciding is a deny. */

@@ -39,7 +39,9 @@ export function cedarSchema(
   checked: readonly PolicyAction[],
   named: readonly PolicyAction[],
   extra: Readonly<Record<string, CedarType>> = {},
+  conditions: readonly string[] = [],
 ): CedarSchema {
+  const past = Object.fromEntries(conditions.map((attribute) => [attribute, BOOL]));
   const actions: Record<string, unknown> = Object.create(null);
   actions[TOOL_GROUP] = {};
   for (const action of named) actions[action.name] = memberOf(action);
@@ -57,6 +59,7 @@ export function cedarSchema(
           flow: record({}),
           approved: BOOL,
           transport: STRING,
+          ...past,
           ...(action.isServerRequest ? { tool: STRING } : {}),
         }),
       },

@@ -1,6 +1,7 @@
 // Everything that has to be right before a rule may decide anything, checked by Cedar's validator. This decides what Cedar
 // is shown, so that 5,000 tools do not mean 5,000 times the work, and maps its answers to file, line and column.
 
+import { conditionsIn } from "../history/source.js";
 import type { PolicyAction, PolicyCatalog, Steps } from "./catalog.js";
 import { type CedarSchema, CedarTrapped, type DetailedError, withCedar } from "./cedar.js";
 import type { PolicyTree } from "./language/ast.js";
@@ -242,11 +243,12 @@ function* askingCedar(
   standIns: Parameters<typeof cedarSchema>[2],
   policies: Record<string, string>,
 ): Steps<CedarAnswer | string> {
+  const conditions = Object.values(policies).flatMap(conditionsIn);
   const errors: CedarAnswer["errors"][] = [];
   const warnings: CedarAnswer["errors"][] = [];
   for (let start = 0; start === 0 || start < actions.length; start += ACTIONS_AT_ONCE) {
     const part = actions.slice(start, start + ACTIONS_AT_ONCE);
-    const answer = askCedar(cedarSchema(part, mentioned, standIns), policies);
+    const answer = askCedar(cedarSchema(part, mentioned, standIns, conditions), policies);
     if (typeof answer === "string") return answer;
     errors.push(answer.errors);
     warnings.push(answer.warnings);

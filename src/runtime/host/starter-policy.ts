@@ -42,6 +42,7 @@ function loaded(): PolicySet {
     rules: [{ ...PERMITTED, effect: "permit", text: RULE, digest }],
     warnings: [],
     usesWasmFallbackFor: [],
+    conditions: [],
     decide,
     explain: (request) => ({ decision: decide(request), rules: [] }),
     outlook: (request) => (covers(request) ? "possible" : "never"),

@@ -54,7 +54,7 @@ export class PolicyTooDeep extends ScanError {}
 const MAX_BRACKETS = 32;
 
 const SPACE = /(?:\s+|\/\/[^\n\r]*)+/y;
-const WORD = /\??[_a-zA-Z][_a-zA-Z0-9]*/y;
+const WORD = /[?$]?[_a-zA-Z][_a-zA-Z0-9]*/y;
 const NUMBER = /[0-9]+/y;
 const STRING = /"[^"\\]*(?:\\[\s\S][^"\\]*)*"/y;
 const SYMBOL = /::|==|!=|<=|>=|\|\||&&|[@.,;:(){}[\]<>+\-*/%!=]/y;
