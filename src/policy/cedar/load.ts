@@ -2,7 +2,7 @@
 // that loads is a set that can be trusted to mean what it says.
 
 import { createHash } from "node:crypto";
-import { eventsIn, type Formula } from "../history/formula.js";
+import { eventsIn, type PastFormula } from "../history/formula.js";
 import { historyProblems } from "../history/rules.js";
 import { decideFrame, denyRequest } from "./authorize.js";
 import { PolicyCatalog, run, runInSlices, type Steps } from "./catalog.js";
@@ -153,7 +153,7 @@ export class LoadedPolicy implements PolicySet {
   readonly rules: readonly PolicyText[];
   readonly warnings: readonly PolicyProblem[];
   readonly usesWasmFallbackFor: readonly string[];
-  readonly conditions: readonly Formula[];
+  readonly conditions: readonly PastFormula[];
   readonly #catalog: PolicyCatalog;
   readonly #slices: Slices;
 

@@ -1,7 +1,7 @@
 // What others see of the policy language: a set of rules that answers, explains itself, and never changes.
 
 import type { JsonObject } from "../../mcp/index.js";
-import type { Formula } from "../history/formula.js";
+import type { PastFormula } from "../history/formula.js";
 import type { LoadedCheck } from "../reload.js";
 
 /** One file of Cedar text; messages name it by `file`. */
@@ -144,7 +144,7 @@ export interface PolicySet {
   /** Ids of the rules that run on Cedar's own evaluator because the compiler does not cover them. */
   readonly usesWasmFallbackFor: readonly string[];
   /** The conditions over past events, by their numbers; none in most sets. */
-  readonly conditions: readonly Formula[];
+  readonly conditions: readonly PastFormula[];
   /** Checks that are in force with these rules and are replaced together with them. */
   readonly checks?: readonly LoadedCheck[];
   /** Never throws: an error while deciding is a deny. */

@@ -8,17 +8,17 @@ import {
   bodiesOf,
   conjuncts,
   type EventAtom,
-  type Formula,
   FormulaError,
   freeIn,
   freeInTerm,
+  type PastFormula,
   type Term,
 } from "./formula.js";
 
 /** A type by its name (`Long`, `String`, `Bool`, `decimal`, `Timepoint`, `Set`, or an entity type); undefined is any. */
-export type TypeName = string | undefined;
+export type HistoryType = string | undefined;
 
-export type Typed = { readonly type: TypeName } | { readonly problem: string; readonly help?: string };
+export type Typed = { readonly type: HistoryType } | { readonly problem: string; readonly help?: string };
 
 /** The events there are, and what the call that is decided has. */
 export interface HistoryTypes {
@@ -31,7 +31,7 @@ export interface HistoryTypes {
 }
 
 /** Throws FormulaError with the first thing that is wrong. */
-export function checkFormula(formula: Formula, types: HistoryTypes): void {
+export function checkFormula(formula: PastFormula, types: HistoryTypes): void {
   const [free] = freeIn(formula);
   checkScopes(formula, new Set());
   if (free !== undefined) {
@@ -42,7 +42,7 @@ export function checkFormula(formula: Formula, types: HistoryTypes): void {
   checkTypes(formula, types, new Map());
 }
 
-function checkScopes(formula: Formula, bound: ReadonlySet<string>): void {
+function checkScopes(formula: PastFormula, bound: ReadonlySet<string>): void {
   switch (formula.kind) {
     case "exists":
       if (!restricted(formula.body).has(formula.binder.name)) throw unrestricted(formula.binder, "exists");
@@ -105,7 +105,7 @@ function unrestricted({ name, at }: Binder, where: string): FormulaError {
 }
 
 /** The variables that a condition limits to finitely many values; a negation limits none. */
-export function restricted(formula: Formula): Set<string> {
+export function restricted(formula: PastFormula): Set<string> {
   switch (formula.kind) {
     case "and":
       return new Set([...restricted(formula.left), ...restricted(formula.right)]);
@@ -133,7 +133,7 @@ export function restricted(formula: Formula): Set<string> {
 }
 
 /** The variable that an equality gives a value. */
-export function boundByEquality({ op, left, right }: Formula & { kind: "compare" }): string | undefined {
+export function boundByEquality({ op, left, right }: PastFormula & { kind: "compare" }): string | undefined {
   if (op !== "==") return undefined;
   const value = (term: Term): boolean => term.kind !== "variable" && !hasAny(term);
   if (left.kind === "variable" && value(right)) return left.name;
@@ -146,7 +146,7 @@ function hasAny(term: Term): boolean {
 }
 
 /** Conditions are read from left to right: what uses a variable stands behind what binds it. */
-function checkOrder(formula: Formula, before: ReadonlySet<string>): void {
+function checkOrder(formula: PastFormula, before: ReadonlySet<string>): void {
   const known = new Set(before);
   for (const conjunct of conjuncts(formula)) {
     checkDemands(conjunct, known);
@@ -155,7 +155,7 @@ function checkOrder(formula: Formula, before: ReadonlySet<string>): void {
   }
 }
 
-function checkDemands(formula: Formula, known: ReadonlySet<string>): void {
+function checkDemands(formula: PastFormula, known: ReadonlySet<string>): void {
   const need = (names: Iterable<string>, help: string): void => {
     for (const name of names) {
       if (known.has(name)) continue;
@@ -194,7 +194,7 @@ function checkDemands(formula: Formula, known: ReadonlySet<string>): void {
   }
 }
 
-function checkNested(formula: Formula, known: ReadonlySet<string>): void {
+function checkNested(formula: PastFormula, known: ReadonlySet<string>): void {
   switch (formula.kind) {
     case "not":
       checkNested(formula.body, known);
@@ -228,9 +228,9 @@ function without(names: ReadonlySet<string>, binders: readonly Binder[]): Set<st
   return left;
 }
 
-type Scope = ReadonlyMap<string, TypeName>;
+type Scope = ReadonlyMap<string, HistoryType>;
 
-function checkTypes(formula: Formula, types: HistoryTypes, scope: Scope): void {
+function checkTypes(formula: PastFormula, types: HistoryTypes, scope: Scope): void {
   switch (formula.kind) {
     case "event":
       checkEvent(formula, types, scope);
@@ -254,7 +254,7 @@ function checkTypes(formula: Formula, types: HistoryTypes, scope: Scope): void {
 }
 
 /** Only `Timepoint` is a type of its own here; the rest are those of Cedar. */
-function typeOfBinder({ type }: Binder): TypeName {
+function typeOfBinder({ type }: Binder): HistoryType {
   return type;
 }
 
@@ -272,7 +272,7 @@ function checkEvent(atom: EventAtom, types: HistoryTypes, scope: Scope): void {
 }
 
 function checkComparison(
-  { op, left, right, at }: Formula & { kind: "compare" },
+  { op, left, right, at }: PastFormula & { kind: "compare" },
   types: HistoryTypes,
   scope: Scope,
 ): void {
@@ -289,7 +289,7 @@ function checkComparison(
   }
 }
 
-function typeOf(term: Term, types: HistoryTypes, scope: Scope): TypeName {
+function typeOf(term: Term, types: HistoryTypes, scope: Scope): HistoryType {
   switch (term.kind) {
     case "value": {
       const wrong = term.key.startsWith("@") ? types.entity?.(term.type, term.key) : undefined;
@@ -325,7 +325,7 @@ function typeOf(term: Term, types: HistoryTypes, scope: Scope): TypeName {
   }
 }
 
-function known(found: Typed, at: number): TypeName {
+function known(found: Typed, at: number): HistoryType {
   if ("problem" in found) throw new FormulaError(found.problem, at, found.help);
   return found.type;
 }

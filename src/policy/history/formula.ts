@@ -29,7 +29,7 @@ export type Term = At &
         readonly kind: "aggregate";
         readonly sum: string | undefined;
         readonly over: readonly Binder[];
-        readonly body: Formula;
+        readonly body: PastFormula;
       }
     | CallForm
   );
@@ -40,7 +40,7 @@ interface CallForm {
   readonly args: readonly MacroArgument[];
 }
 
-export interface Field {
+export interface EventField {
   readonly path: string;
   readonly value: Term;
   readonly at: number;
@@ -53,27 +53,27 @@ export type EventAtom = At & {
   readonly action: string;
   readonly type: string;
   readonly event: string;
-  readonly fields: readonly Field[];
+  readonly fields: readonly EventField[];
 };
 
-export type Formula = At &
+export type PastFormula = At &
   (
     | EventAtom
-    | { readonly kind: "and"; readonly left: Formula; readonly right: Formula }
-    | { readonly kind: "not"; readonly body: Formula }
-    | { readonly kind: "formerly" | "previous"; readonly within: Window; readonly body: Formula }
-    | { readonly kind: "since"; readonly left: Formula; readonly within: Window; readonly right: Formula }
-    | { readonly kind: "exists"; readonly binder: Binder; readonly body: Formula }
+    | { readonly kind: "and"; readonly left: PastFormula; readonly right: PastFormula }
+    | { readonly kind: "not"; readonly body: PastFormula }
+    | { readonly kind: "formerly" | "previous"; readonly within: Window; readonly body: PastFormula }
+    | { readonly kind: "since"; readonly left: PastFormula; readonly within: Window; readonly right: PastFormula }
+    | { readonly kind: "exists"; readonly binder: Binder; readonly body: PastFormula }
     | { readonly kind: "compare"; readonly op: Comparator; readonly left: Term; readonly right: Term }
     | { readonly kind: "timepoint"; readonly name: string }
     | CallForm
     | { readonly kind: "parameter"; readonly name: string }
-    | { readonly kind: "refine"; readonly body: Formula; readonly fields: readonly Field[] }
+    | { readonly kind: "refine"; readonly body: PastFormula; readonly fields: readonly EventField[] }
   );
 
 export type MacroArgument =
   | { readonly kind: "window"; readonly window: Window }
-  | { readonly kind: "formula"; readonly formula: Formula }
+  | { readonly kind: "formula"; readonly formula: PastFormula }
   | { readonly kind: "term"; readonly term: Term };
 
 export class FormulaError extends Error {
@@ -88,11 +88,11 @@ export class FormulaError extends Error {
 }
 
 /** The conjuncts of a chain, in order. */
-export function conjuncts(formula: Formula): Formula[] {
+export function conjuncts(formula: PastFormula): PastFormula[] {
   return formula.kind === "and" ? [...conjuncts(formula.left), ...conjuncts(formula.right)] : [formula];
 }
 
-export function bodiesOf(formula: Formula): readonly Formula[] {
+export function bodiesOf(formula: PastFormula): readonly PastFormula[] {
   switch (formula.kind) {
     case "and":
     case "since":
@@ -118,7 +118,7 @@ export function aggregatesIn(term: Term): Aggregate[] {
 }
 
 /** Every event atom in the formula, aggregates included. */
-export function eventsIn(formula: Formula): EventAtom[] {
+export function eventsIn(formula: PastFormula): EventAtom[] {
   return formula.kind === "event" ? [formula] : bodiesOf(formula).flatMap(eventsIn);
 }
 
@@ -141,7 +141,7 @@ export function freeInTerm(term: Term): string[] {
 }
 
 /** Variables of a formula that are bound outside of it. */
-export function freeIn(formula: Formula): Set<string> {
+export function freeIn(formula: PastFormula): Set<string> {
   const free = new Set<string>();
   const add = (names: Iterable<string>): void => {
     for (const name of names) free.add(name);
@@ -168,7 +168,7 @@ export function freeIn(formula: Formula): Set<string> {
 }
 
 /** What of the current call the formula reads. */
-export function currentPathsIn(formula: Formula): Set<string> {
+export function currentPathsIn(formula: PastFormula): Set<string> {
   const paths = new Set<string>();
   const visit = (term: Term): void => {
     if (term.kind === "current") paths.add(term.path);
@@ -182,7 +182,7 @@ export function currentPathsIn(formula: Formula): Set<string> {
 }
 
 /** The formula without layout and comments: equal texts mean the same. */
-export function formulaText(formula: Formula): string {
+export function formulaText(formula: PastFormula): string {
   switch (formula.kind) {
     case "event":
       return `${formula.type}::${quoteString(formula.action)}::${formula.event}{${fieldsText(formula.fields)}}`;
@@ -210,7 +210,7 @@ export function formulaText(formula: Formula): string {
   }
 }
 
-function fieldsText(fields: readonly Field[]): string {
+function fieldsText(fields: readonly EventField[]): string {
   return fields.map(({ path, value }) => `${path}: ${termText(value)}`).join(", ");
 }
 

@@ -1,14 +1,14 @@
 // A filter that reads the current call, such as `a > context.arguments.limit`, says the same at every moment: it is moved out
 // of the operators over the past, so that what is kept under them does not depend on calls that are still to come.
 
-import { aggregatesIn, bodiesOf, conjuncts, currentPathsIn, type Formula, freeIn, type Term } from "./formula.js";
+import { aggregatesIn, bodiesOf, conjuncts, currentPathsIn, freeIn, type PastFormula, type Term } from "./formula.js";
 
 /** The same condition. Bound variables get names that are used once. */
-export function hoistFilters(formula: Formula): Formula {
+export function hoistFilters(formula: PastFormula): PastFormula {
   return hoist(new Renaming().formula(formula, new Map()));
 }
 
-function hoist(formula: Formula): Formula {
+function hoist(formula: PastFormula): PastFormula {
   switch (formula.kind) {
     case "and":
       return { ...formula, left: hoist(formula.left), right: hoist(formula.right) };
@@ -36,15 +36,15 @@ function hoistIn(term: Term): Term {
   return term.kind === "aggregate" ? { ...term, body: hoist(term.body) } : term;
 }
 
-type Exists = Formula & { kind: "exists" };
+type Exists = PastFormula & { kind: "exists" };
 
 interface Split {
   readonly binders: readonly Exists[];
-  readonly kept: Formula;
-  readonly moved: readonly Formula[];
+  readonly kept: PastFormula;
+  readonly moved: readonly PastFormula[];
 }
 
-function split(body: Formula): Split {
+function split(body: PastFormula): Split {
   if (body.kind === "exists") {
     const inner = split(body.body);
     const needed = inner.moved.some((each) => freeIn(each).has(body.binder.name));
@@ -53,8 +53,8 @@ function split(body: Formula): Split {
   }
   const parts = conjuncts(body).map((part) => (part.kind === "exists" ? split(part) : asItIs(part)));
   const named = new Set(parts.flatMap(({ kept }) => [...namedByEvents(kept)]));
-  const kept: Formula[] = [];
-  const moved: Formula[] = parts.flatMap((part) => part.moved);
+  const kept: PastFormula[] = [];
+  const moved: PastFormula[] = parts.flatMap((part) => part.moved);
   for (const part of parts) {
     const isOpen = [...currentPathsIn(part.kept)].some((path) => !named.has(path));
     if (isOpen && isTimeless(part.kept)) moved.push(part.kept);
@@ -63,30 +63,30 @@ function split(body: Formula): Split {
   return { binders: parts.flatMap((part) => part.binders), kept: all(kept, body), moved };
 }
 
-function asItIs(kept: Formula): Split {
+function asItIs(kept: PastFormula): Split {
   return { binders: [], kept, moved: [] };
 }
 
-function all(parts: readonly Formula[], like: Formula): Formula {
+function all(parts: readonly PastFormula[], like: PastFormula): PastFormula {
   const [first, ...rest] = parts;
   if (first) return rest.reduce((left, right) => ({ kind: "and", at: left.at, left, right }), first);
   const one: Term = { kind: "value", at: like.at, key: "1", type: "Long" };
   return { kind: "compare", at: like.at, op: "==", left: one, right: one };
 }
 
-function around(binders: readonly Exists[], moved: readonly Formula[], inner: Formula): Formula {
+function around(binders: readonly Exists[], moved: readonly PastFormula[], inner: PastFormula): PastFormula {
   const joined = moved.length === 0 ? inner : all([inner, ...moved], inner);
-  return binders.reduceRight<Formula>((body, { binder, at }) => ({ kind: "exists", at, binder, body }), joined);
+  return binders.reduceRight<PastFormula>((body, { binder, at }) => ({ kind: "exists", at, binder, body }), joined);
 }
 
 /** A comparison of values that do not change, or its negation. */
-function isTimeless(formula: Formula): boolean {
+function isTimeless(formula: PastFormula): boolean {
   if (formula.kind === "not") return isTimeless(formula.body);
   return formula.kind === "compare" && aggregatesIn(formula.left).length + aggregatesIn(formula.right).length === 0;
 }
 
 /** What of the current call an event in the condition has to agree with. */
-function namedByEvents(formula: Formula): Set<string> {
+function namedByEvents(formula: PastFormula): Set<string> {
   if (formula.kind === "event") {
     return new Set(formula.fields.flatMap(({ value }) => (value.kind === "current" ? value.path : [])));
   }
@@ -104,7 +104,7 @@ class Renaming {
     return `${name}'${++this.#count}`;
   }
 
-  formula(formula: Formula, names: Names): Formula {
+  formula(formula: PastFormula, names: Names): PastFormula {
     switch (formula.kind) {
       case "event": {
         const fields = formula.fields.map((field) => ({ ...field, value: this.#term(field.value, names) }));

@@ -4,10 +4,10 @@
 import {
   type Aggregate,
   type Binder,
-  type Field,
-  type Formula,
+  type EventField,
   FormulaError,
   type MacroArgument,
+  type PastFormula,
   type Term,
   type Window,
 } from "./formula.js";
@@ -24,7 +24,7 @@ const MAX_DEPTH = 32;
 const MAX_CALLS = 10_000;
 
 /** The formula without calls. Throws FormulaError. */
-export function expandMacros(formula: Formula, macros: ReadonlyMap<string, Macro>): Formula {
+export function expandMacros(formula: PastFormula, macros: ReadonlyMap<string, Macro>): PastFormula {
   return new Expansion(macros).formula(formula, { args: new Map(), fresh: "", depth: 0 });
 }
 
@@ -43,7 +43,7 @@ class Expansion {
     this.#macros = macros;
   }
 
-  formula(formula: Formula, frame: Frame): Formula {
+  formula(formula: PastFormula, frame: Frame): PastFormula {
     const { at } = formula;
     switch (formula.kind) {
       case "event":
@@ -80,12 +80,12 @@ class Expansion {
     }
   }
 
-  #refined(base: Formula, fields: readonly Field[], at: number): Formula {
+  #refined(base: PastFormula, fields: readonly EventField[], at: number): PastFormula {
     if (base.kind === "event") return { ...base, fields: [...base.fields, ...fields] };
     throw new FormulaError("only an event can be given more fields", at);
   }
 
-  #fields(fields: readonly Field[], frame: Frame): Field[] {
+  #fields(fields: readonly EventField[], frame: Frame): EventField[] {
     return fields.map((field) => ({ ...field, value: this.#term(field.value, frame) }));
   }
 

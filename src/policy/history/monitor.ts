@@ -7,12 +7,12 @@ import {
   bodiesOf,
   conjuncts,
   currentPathsIn,
-  type Formula,
   FormulaError,
+  type PastFormula,
   type Term,
 } from "./formula.js";
 import { hoistFilters } from "./hoist.js";
-import { keyOf, Relation, type Row, type RowBudget, type SavedRow } from "./relation.js";
+import { type PastRow, Relation, type RowBudget, rowKey, type SavedRow } from "./relation.js";
 import { ABSENT, clamp, integerOf, setKey } from "./value-key.js";
 
 /** One thing that happened: a call was asked for, permitted, denied, answered. */
@@ -44,7 +44,7 @@ export class Monitor {
   readonly #run: Run = { event: undefined, point: -1, now: 0, env: [], used: undefined };
 
   /** Throws FormulaError for a condition that cannot be kept within bounds. */
-  constructor(formulas: readonly Formula[], maxRows = DEFAULT_MAX_ROWS) {
+  constructor(formulas: readonly PastFormula[], maxRows = DEFAULT_MAX_ROWS) {
     this.#budget = { rows: 0, max: maxRows };
     this.#leaves = formulas.map((formula) => new Compiler(this.#states, this.#budget).leaf(formula));
     this.#always = this.#states.filter((state) => state.triggers === undefined);
@@ -158,7 +158,7 @@ class Compiler {
     this.#budget = budget;
   }
 
-  leaf(formula: Formula): CompiledLeaf {
+  leaf(formula: PastFormula): CompiledLeaf {
     const currents = this.#currents;
     for (const path of currentPathsIn(formula)) currents.set(path, this.#newSlot());
     const node = this.#node(hoistFilters(formula), new Map(), new Set(currents.values()));
@@ -169,7 +169,7 @@ class Compiler {
     return this.#env.push(undefined) - 1;
   }
 
-  #node(formula: Formula, names: Names, bound: Slots): Node {
+  #node(formula: PastFormula, names: Names, bound: Slots): Node {
     switch (formula.kind) {
       case "event":
         return this.#event(formula, names);
@@ -201,7 +201,7 @@ class Compiler {
     }
   }
 
-  #event(formula: Formula & { kind: "event" }, names: Names): Node {
+  #event(formula: PastFormula & { kind: "event" }, names: Names): Node {
     const { type, action, event, fields } = formula;
     const tests = fields.map(({ path, value }): Node => {
       if (value.kind === "any") return (run, next) => run.event?.field(path) !== ABSENT && next();
@@ -223,37 +223,37 @@ class Compiler {
   }
 
   /** Each conjunct as soon as what it reads is known: filters first, then what binds. */
-  #chain(formula: Formula, names: Names, bound: Slots): Node {
+  #chain(formula: PastFormula, names: Names, bound: Slots): Node {
     const left = conjuncts(formula);
     const known = new Set(bound);
     const nodes: Node[] = [];
     while (left.length > 0) {
       const at = this.#nextOf(left, names, known);
-      const [conjunct] = left.splice(at, 1) as [Formula];
+      const [conjunct] = left.splice(at, 1) as [PastFormula];
       nodes.push(this.#node(conjunct, names, known));
       for (const slot of this.#free(conjunct, names)) known.add(slot);
     }
     return inOrder(nodes);
   }
 
-  #nextOf(left: readonly Formula[], names: Names, known: Slots): number {
-    const isFilter = (each: Formula): boolean => [...this.#free(each, names)].every((slot) => known.has(slot));
+  #nextOf(left: readonly PastFormula[], names: Names, known: Slots): number {
+    const isFilter = (each: PastFormula): boolean => [...this.#free(each, names)].every((slot) => known.has(slot));
     const ready = left.map((each) => this.#isReady(each, names, known));
     const order = [
       (at: number) => left[at]?.kind === "event" || left[at]?.kind === "timepoint",
-      (at: number) => isFilter(left[at] as Formula),
+      (at: number) => isFilter(left[at] as PastFormula),
       () => true,
     ];
     for (const prefer of order) {
       const at = left.findIndex((_, index) => ready[index] && prefer(index));
       if (at !== -1) return at;
     }
-    const [stuck] = left as [Formula];
+    const [stuck] = left as [PastFormula];
     throw unbounded(stuck);
   }
 
   /** Whether the condition can be evaluated when only these are known. */
-  #isReady(formula: Formula, names: Names, known: Slots): boolean {
+  #isReady(formula: PastFormula, names: Names, known: Slots): boolean {
     switch (formula.kind) {
       case "compare": {
         const open = this.#termSlots(formula.left, names).filter((slot) => !known.has(slot));
@@ -271,7 +271,7 @@ class Compiler {
         for (;;) {
           const at = left.findIndex((each) => this.#isReady(each, names, inner));
           if (at === -1) return left.length === 0;
-          const [taken] = left.splice(at, 1) as [Formula];
+          const [taken] = left.splice(at, 1) as [PastFormula];
           for (const slot of this.#free(taken, names)) inner.add(slot);
         }
       }
@@ -286,7 +286,7 @@ class Compiler {
     }
   }
 
-  #comparison(formula: Formula & { kind: "compare" }, names: Names, bound: Slots): Node {
+  #comparison(formula: PastFormula & { kind: "compare" }, names: Names, bound: Slots): Node {
     const { op, left, right } = formula;
     const [openLeft, openRight] = [left, right].map((term) =>
       this.#termSlots(term, names).filter((slot) => !bound.has(slot)),
@@ -304,12 +304,12 @@ class Compiler {
     return (run, next) => compares(op, a(run), b(run)) && next();
   }
 
-  #negation(formula: Formula & { kind: "not" }, names: Names, bound: Slots): Node {
+  #negation(formula: PastFormula & { kind: "not" }, names: Names, bound: Slots): Node {
     for (const slot of this.#free(formula.body, names)) if (!bound.has(slot)) throw unbounded(formula);
     const body = this.#node(formula.body, names, bound);
     return (run, next) => {
       const { used } = run;
-      // What made the condition false is no part of what made the rest true.
+      // Records that make the inner condition hold explain nothing of the outer one.
       run.used = undefined;
       const found = body(run, found1);
       run.used = used;
@@ -367,7 +367,7 @@ class Compiler {
       const seen = new Set<string>();
       let total = 0n;
       node(run, () => {
-        const key = keyOf(slots.map((slot) => run.env[slot] as string));
+        const key = rowKey(slots.map((slot) => run.env[slot] as string));
         if (seen.has(key)) return false;
         seen.add(key);
         if (summed !== undefined) total += integerOf(run.env[summed] as string) ?? 0n;
@@ -378,7 +378,7 @@ class Compiler {
   }
 
   /** The rows of a condition, kept for as long as the window. */
-  #kept(body: Formula, names: Names, windowMs: number): KeptRows {
+  #kept(body: PastFormula, names: Names, windowMs: number): KeptRows {
     const slots = [...this.#free(body, names)];
     if (!this.#isReady(body, names, NO_SLOTS)) throw unbounded(body);
     const node = this.#node(body, names, NO_SLOTS);
@@ -387,7 +387,7 @@ class Compiler {
     return kept;
   }
 
-  #previous(formula: Formula & { kind: "formerly" | "previous" }, names: Names): Node {
+  #previous(formula: PastFormula & { kind: "formerly" | "previous" }, names: Names): Node {
     const { body } = formula;
     if (!this.#isReady(body, names, NO_SLOTS)) throw unbounded(body);
     const slots = [...this.#free(body, names)];
@@ -397,7 +397,7 @@ class Compiler {
     return (run, next) => state.solve(run, windowMs, next);
   }
 
-  #since(formula: Formula & { kind: "since" }, names: Names, bound: Slots): Node {
+  #since(formula: PastFormula & { kind: "since" }, names: Names, bound: Slots): Node {
     const windowMs = windowOf(formula);
     const anchor = this.#kept(formula.right, names, windowMs);
     const known = new Set([...bound, ...anchor.slots]);
@@ -408,7 +408,7 @@ class Compiler {
   }
 
   /** Whether a part of the left of `since` has held at every event after the row's. */
-  #step(part: Formula, names: Names, known: Slots, windowMs: number): (run: Run, row: Row) => boolean {
+  #step(part: PastFormula, names: Names, known: Slots, windowMs: number): (run: Run, row: PastRow) => boolean {
     for (const slot of this.#free(part, names)) if (!known.has(slot)) throw unbounded(part);
     if (part.kind === "compare" && aggregatesIn(part.left).length + aggregatesIn(part.right).length === 0) {
       const test = this.#node(part, names, known);
@@ -451,7 +451,7 @@ class Compiler {
   }
 
   /** The slots that a condition reads and does not bind for itself alone. */
-  #free(formula: Formula, names: Names): Set<number> {
+  #free(formula: PastFormula, names: Names): Set<number> {
     const slots = new Set<number>();
     const add = (more: Iterable<number>): void => {
       for (const slot of more) slots.add(slot);
@@ -482,7 +482,7 @@ class Compiler {
 
 const found1 = (): boolean => true;
 
-function unbounded(formula: Formula): FormulaError {
+function unbounded(formula: PastFormula): FormulaError {
   const help = "name the value in an event in front, such as { arguments.to: context.arguments.to }";
   const message = "the condition cannot be kept within bounds: it is asked about values that no past event names";
   return new FormulaError(message, formula.at, help);
@@ -502,7 +502,7 @@ function slotOf(names: Names, name: string): number {
   return slot;
 }
 
-function windowOf(formula: Formula & { kind: "formerly" | "previous" | "since" }): number {
+function windowOf(formula: PastFormula & { kind: "formerly" | "previous" | "since" }): number {
   const { within } = formula;
   if ("ms" in within) return within.ms;
   throw new Error("a window is left after expansion");
@@ -544,7 +544,7 @@ function calculate(op: "+" | "-" | "*", a: bigint | undefined, b: bigint | undef
 }
 
 /** The events without which the condition does not hold; undefined where it may hold at any. */
-function triggersOf(formula: Formula): ReadonlySet<string> | undefined {
+function triggersOf(formula: PastFormula): ReadonlySet<string> | undefined {
   switch (formula.kind) {
     case "event":
       return new Set([eventKey(formula.type, formula.action, formula.event)]);
@@ -559,7 +559,7 @@ function triggersOf(formula: Formula): ReadonlySet<string> | undefined {
 
 interface Lookup {
   readonly node: Node;
-  withRow(use: (run: Run, row: Row, next: () => boolean) => boolean): Node;
+  withRow(use: (run: Run, row: PastRow, next: () => boolean) => boolean): Node;
   group(summed: number | undefined): Value;
 }
 
@@ -594,7 +594,7 @@ class KeptRows implements State {
     });
   }
 
-  rowFor(env: Env): Row | undefined {
+  rowFor(env: Env): PastRow | undefined {
     return this.#rows.get(this.#read(env, this.slots));
   }
 
@@ -611,7 +611,7 @@ class KeptRows implements State {
       known.length === 0 || open.length === 0
         ? undefined
         : rows.indexOver(known.map((slot) => this.slots.indexOf(slot)));
-    const find = (run: Run): Iterable<Row> => {
+    const find = (run: Run): Iterable<PastRow> => {
       rows.expire(run.now);
       if (index !== undefined) return rows.bucket(index, this.#read(run.env, known))?.rows ?? [];
       if (open.length > 0) return rows.all();
@@ -660,8 +660,8 @@ class LastRows implements State {
   readonly triggers: ReadonlySet<string> | undefined;
   readonly #node: Node;
   readonly #slots: readonly number[];
-  #latest: Row[] = [];
-  #before: Row[] = [];
+  #latest: PastRow[] = [];
+  #before: PastRow[] = [];
 
   constructor(env: Env, node: Node, slots: readonly number[], triggers: ReadonlySet<string> | undefined) {
     this.env = env;
@@ -671,7 +671,7 @@ class LastRows implements State {
   }
 
   update(run: Run): void {
-    const rows: Row[] = [];
+    const rows: PastRow[] = [];
     this.#node(run, () => {
       const values = this.#slots.map((slot) => run.env[slot] ?? ABSENT);
       rows.push({ values, at: run.now, point: run.point, ref: run.event?.ref ?? 0 });
@@ -694,7 +694,7 @@ class LastRows implements State {
     return false;
   }
 
-  #bindFrom(env: Env, row: Row, at: number, next: () => boolean): boolean {
+  #bindFrom(env: Env, row: PastRow, at: number, next: () => boolean): boolean {
     const slot = this.#slots[at];
     if (slot === undefined) return next();
     return bind(env, slot, row.values[at] as string, () => this.#bindFrom(env, row, at + 1, next));
@@ -718,7 +718,7 @@ class Streak implements State {
   readonly triggers = undefined;
   readonly #node: Node;
   readonly #slots: readonly number[];
-  #starts = new Map<string, Row>();
+  #starts = new Map<string, PastRow>();
 
   constructor(env: Env, node: Node, slots: readonly number[]) {
     this.env = env;
@@ -727,10 +727,10 @@ class Streak implements State {
   }
 
   update(run: Run): void {
-    const starts = new Map<string, Row>();
+    const starts = new Map<string, PastRow>();
     this.#node(run, () => {
       const values = this.#slots.map((slot) => run.env[slot] ?? ABSENT);
-      const key = keyOf(values);
+      const key = rowKey(values);
       const { point, now: at } = run;
       starts.set(key, this.#starts.get(key) ?? { values, at, point, ref: run.event?.ref ?? 0 });
       return false;
@@ -739,7 +739,7 @@ class Streak implements State {
   }
 
   startFor(env: Env): number {
-    return this.#starts.get(keyOf(this.#slots.map((slot) => env[slot] ?? ABSENT)))?.point ?? Number.POSITIVE_INFINITY;
+    return this.#starts.get(rowKey(this.#slots.map((slot) => env[slot] ?? ABSENT)))?.point ?? Number.POSITIVE_INFINITY;
   }
 
   save(): SavedRow[] {
@@ -747,6 +747,6 @@ class Streak implements State {
   }
 
   load(saved: readonly SavedRow[]): void {
-    this.#starts = new Map(saved.map(([values, at, point, ref]) => [keyOf(values), { values, at, point, ref }]));
+    this.#starts = new Map(saved.map(([values, at, point, ref]) => [rowKey(values), { values, at, point, ref }]));
   }
 }

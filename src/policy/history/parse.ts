@@ -5,10 +5,10 @@ import { type ScanToken, unquote } from "../cedar/language/scan.js";
 import {
   type Binder,
   type Comparator,
-  type Field,
-  type Formula,
+  type EventField,
   FormulaError,
   type MacroArgument,
+  type PastFormula,
   type Term,
   type Window,
 } from "./formula.js";
@@ -25,7 +25,7 @@ const MAX_WINDOW_MS = MAX_WINDOW_DAYS * 24 * 3_600_000;
 const NAME = /^[_a-zA-Z][_a-zA-Z0-9]*$/;
 
 /** A whole condition, up to the last of the tokens; `end` is where they end in the file. */
-export function parseCondition(tokens: readonly ScanToken[], end: number): Formula {
+export function parseCondition(tokens: readonly ScanToken[], end: number): PastFormula {
   const parser = new FormulaParser(tokens, end);
   const formula = parser.condition();
   parser.finish();
@@ -54,7 +54,7 @@ class FormulaParser {
     this.#end = end;
   }
 
-  condition(): Formula {
+  condition(): PastFormula {
     let left = this.#conjunctOrSince();
     while (this.#take("&&")) {
       const right = this.#conjunctOrSince();
@@ -65,7 +65,7 @@ class FormulaParser {
 
   finish(): void {
     if (this.#at < this.#tokens.length) {
-      this.#fail(`unexpected ${this.#shown()}`, "a condition goes on with && or since");
+      this.#fail(`unexpected ${this.#shown()}`, "a condition continues with && or since");
     }
   }
 
@@ -76,30 +76,30 @@ class FormulaParser {
     return undefined;
   }
 
-  #conjunctOrSince(): Formula {
+  #conjunctOrSince(): PastFormula {
     const left = this.#negated();
     if (!this.#take("since")) return left;
     const within = this.#within();
     return { kind: "since", at: left.at, left, within, right: this.#atom() };
   }
 
-  #negated(): Formula {
+  #negated(): PastFormula {
     const at = this.#offset;
     if (this.#take("!")) return { kind: "not", at, body: this.#negated() };
     return this.#conjunct();
   }
 
-  #conjunct(): Formula {
+  #conjunct(): PastFormula {
     return this.#attempt(() => this.#comparison()) ?? this.#simple(true);
   }
 
   /** What may stand behind `formerly within …` without brackets. */
-  #atom(): Formula {
+  #atom(): PastFormula {
     const first = this.#attempt(() => this.#simple(false));
     return first ?? this.#comparison();
   }
 
-  #simple(withOperators: boolean): Formula {
+  #simple(withOperators: boolean): PastFormula {
     const at = this.#offset;
     const token = this.#peek();
     if (!token) this.#fail("unexpected end of the condition", "a condition over events is expected");
@@ -138,14 +138,14 @@ class FormulaParser {
     return this.#event(at);
   }
 
-  #refined(base: Formula): Formula {
+  #refined(base: PastFormula): PastFormula {
     let formula = base;
     while (this.#peek()?.text === "{")
       formula = { kind: "refine", at: formula.at, body: formula, fields: this.#fields() };
     return formula;
   }
 
-  #event(at: number): Formula {
+  #event(at: number): PastFormula {
     const { type, id } = this.#entityName();
     this.#expect("::", "an event has a kind, such as ::request");
     const event = this.#name("the kind of an event");
@@ -165,9 +165,9 @@ class FormulaParser {
     }
   }
 
-  #fields(): Field[] {
+  #fields(): EventField[] {
     this.#expect("{");
-    const fields: Field[] = [];
+    const fields: EventField[] = [];
     if (this.#take("}")) return fields;
     do {
       const at = this.#offset;
@@ -180,7 +180,7 @@ class FormulaParser {
     return fields;
   }
 
-  #comparison(): Formula {
+  #comparison(): PastFormula {
     const at = this.#offset;
     const left = this.#arithmetic();
     const op = this.#peek()?.text ?? "";

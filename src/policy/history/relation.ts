@@ -3,7 +3,7 @@
 
 import { integerOf } from "./value-key.js";
 
-export interface Row {
+export interface PastRow {
   readonly values: readonly string[];
   /** Of the latest event at which the row held: its time, its number, and where it is on record. */
   at: number;
@@ -12,7 +12,7 @@ export interface Row {
 }
 
 export interface Bucket {
-  readonly rows: Set<Row>;
+  readonly rows: Set<PastRow>;
   /** By column, for those that are summed. */
   readonly sums: bigint[];
 }
@@ -39,7 +39,7 @@ export class Relation {
   readonly width: number;
   readonly #windowMs: number;
   readonly #budget: RowBudget;
-  readonly #rows = new Map<string, Row>();
+  readonly #rows = new Map<string, PastRow>();
   readonly #indexes: Index[] = [];
   readonly #summed: number[] = [];
 
@@ -66,7 +66,7 @@ export class Relation {
   }
 
   put(values: readonly string[], at: number, point: number, ref: number): void {
-    const key = keyOf(values);
+    const key = rowKey(values);
     const row = this.#rows.get(key);
     if (row) {
       // INVARIANT: rows are in the order of their times, so that the oldest are found first.
@@ -79,13 +79,13 @@ export class Relation {
     }
     if (this.#budget.rows >= this.#budget.max) throw new HistoryFull(this.#budget.max);
     this.#budget.rows++;
-    const added: Row = { values, at, point, ref };
+    const added: PastRow = { values, at, point, ref };
     this.#rows.set(key, added);
     for (const index of this.#indexes) this.#addTo(index, added);
   }
 
-  #addTo(index: Index, row: Row): void {
-    const key = keyOf(index.columns.map((column) => row.values[column] as string));
+  #addTo(index: Index, row: PastRow): void {
+    const key = rowKey(index.columns.map((column) => row.values[column] as string));
     let bucket = index.buckets.get(key);
     if (!bucket) {
       bucket = { rows: new Set(), sums: this.#summed.map(() => 0n) };
@@ -107,8 +107,8 @@ export class Relation {
     }
   }
 
-  #removeFrom({ columns, buckets }: Index, row: Row): void {
-    const key = keyOf(columns.map((column) => row.values[column] as string));
+  #removeFrom({ columns, buckets }: Index, row: PastRow): void {
+    const key = rowKey(columns.map((column) => row.values[column] as string));
     const bucket = buckets.get(key);
     if (!bucket) return;
     bucket.rows.delete(row);
@@ -120,15 +120,15 @@ export class Relation {
       bucket.sums[at]! -= integerOf(row.values[column] as string) ?? 0n;
   }
 
-  get(values: readonly string[]): Row | undefined {
-    return this.#rows.get(keyOf(values));
+  get(values: readonly string[]): PastRow | undefined {
+    return this.#rows.get(rowKey(values));
   }
 
   bucket(index: number, values: readonly string[]): Bucket | undefined {
-    return this.#indexes[index]?.buckets.get(keyOf(values));
+    return this.#indexes[index]?.buckets.get(rowKey(values));
   }
 
-  all(): IterableIterator<Row> {
+  all(): IterableIterator<PastRow> {
     return this.#rows.values();
   }
 
@@ -144,7 +144,7 @@ export class Relation {
 
 export type SavedRow = readonly [values: readonly string[], at: number, point: number, ref: number];
 
-export function keyOf(values: readonly string[]): string {
+export function rowKey(values: readonly string[]): string {
   if (values.length === 1) return values[0] as string;
   let key = "";
   for (const value of values) key += `${value.length}:${value}`;

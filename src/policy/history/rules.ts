@@ -7,7 +7,7 @@ import { actionsOf, resolve } from "../cedar/names.js";
 import { shapeText, type ValueShape } from "../cedar/shape.js";
 import type { Draft } from "../cedar/source.js";
 import type { PolicyProblem } from "../cedar/types.js";
-import { checkFormula, type HistoryTypes, type Typed, type TypeName } from "./check.js";
+import { checkFormula, type HistoryType, type HistoryTypes, type Typed } from "./check.js";
 import { currentPathsIn, type EventAtom, FormulaError } from "./formula.js";
 import { Monitor } from "./monitor.js";
 
@@ -15,7 +15,7 @@ export const EVENT_KINDS = ["request", "permitted", "approved", "denied", "asked
 export type EventName = (typeof EVENT_KINDS)[number];
 
 /** What every event has besides the arguments. */
-const EVENT_FIELDS: Readonly<Record<string, TypeName>> = {
+const EVENT_FIELDS: Readonly<Record<string, HistoryType>> = {
   principal: "Agent",
   agent: "String",
   user: "String",
@@ -24,7 +24,7 @@ const EVENT_FIELDS: Readonly<Record<string, TypeName>> = {
 };
 
 /** What a condition may read of the call that is decided. */
-const CURRENT: Readonly<Record<string, TypeName>> = {
+const CURRENT: Readonly<Record<string, HistoryType>> = {
   principal: "Agent",
   "principal.agent": "String",
   "principal.app": "String",
@@ -131,7 +131,7 @@ class GatewayTypes implements HistoryTypes {
 }
 
 /** A `number` may come as 1 or 1.5, so nothing is said of its type. */
-function typeOfShape(shape: ValueShape): TypeName {
+function typeOfShape(shape: ValueShape): HistoryType {
   switch (shape.kind) {
     case "string":
       return "String";

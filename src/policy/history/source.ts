@@ -2,12 +2,12 @@
 // as long, so that what is left is Cedar and every position in it is one in the file.
 
 import { type ScanToken, scan } from "../cedar/language/scan.js";
-import { type Formula, FormulaError } from "./formula.js";
+import { FormulaError, type PastFormula } from "./formula.js";
 import { expandMacros, type Macro } from "./macros.js";
 import { parseCondition, parseMacroBody } from "./parse.js";
 
 export interface HistoryCondition {
-  readonly formula: Formula;
+  readonly formula: PastFormula;
   /** The attribute of `context` that stands for it. */
   readonly attribute: string;
   /** Where it stands in the file. */
