@@ -3,6 +3,7 @@
 
 import { randomBytes } from "node:crypto";
 import {
+  type BigIntStats,
   closeSync,
   constants,
   fstatSync,
@@ -16,6 +17,7 @@ import {
   statSync,
   writeSync,
 } from "node:fs";
+import { stat } from "node:fs/promises";
 import { dirname } from "node:path";
 
 const TOKEN = /^[\x21-\x7e]{32,512}$/;
@@ -51,28 +53,60 @@ export function ensureOperatorToken(path: string): string {
   return readOperatorToken(path);
 }
 
+/** The disk of a token file has this long to say whether the file was replaced. */
+const LOOK_MS = 500;
+
 /**
- * Creates the file when there is none. The result returns the token that is in it now; while the file cannot be used, a
+ * `FollowedToken` is the token that is in a file, which is created when there is none; while the file cannot be used, a
  * random one that is never written anywhere.
  */
-export function followToken(path: string): () => string {
-  let token = ensureOperatorToken(path);
-  const versionOf = (): string => {
-    const facts = statSync(path, { bigint: true, throwIfNoEntry: false });
-    return facts ? `${facts.ino} ${facts.mtimeNs} ${facts.ctimeNs}` : "";
-  };
-  let seen = versionOf();
-  return () => {
-    const now = versionOf();
-    if (now === seen) return token;
-    seen = now;
+export class FollowedToken {
+  readonly #path: string;
+  #token: string;
+  #seen: string;
+  #isLate = false;
+
+  constructor(path: string) {
+    this.#path = path;
+    this.#token = ensureOperatorToken(path);
+    this.#seen = versionOf(statSync(path, { bigint: true, throwIfNoEntry: false }));
+  }
+
+  get value(): string {
+    return this.#token;
+  }
+
+  /** Reads the file when it was replaced. On a disk that does not answer it cannot have been: the token stays. */
+  async look(): Promise<void> {
+    if (this.#isLate) return;
+    const looked = this.#read().finally(() => {
+      this.#isLate = false;
+    });
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(() => {
+        this.#isLate = true;
+        resolve();
+      }, LOOK_MS);
+    });
+    await Promise.race([looked, late]);
+    clearTimeout(timer);
+  }
+
+  async #read(): Promise<void> {
+    const now = versionOf(await stat(this.#path, { bigint: true }).catch(() => undefined));
+    if (now === this.#seen) return;
+    this.#seen = now;
     try {
-      token = readOperatorToken(path);
+      this.#token = readOperatorToken(this.#path);
     } catch {
-      token = newToken();
+      this.#token = newToken();
     }
-    return token;
-  };
+  }
+}
+
+function versionOf(facts: BigIntStats | undefined): string {
+  return facts ? `${facts.ino} ${facts.mtimeNs} ${facts.ctimeNs}` : "";
 }
 
 /** Puts a new token in the place of the old one, which is refused from then on. */

@@ -12,7 +12,7 @@ import { Answering, type ApprovalAnswer, listed, MAX_REASON_CHARS, NotAnswerable
 import { boundConnections, readJson, sendFault, sendJson, sendText } from "./exchange.js";
 import { bearerOf, Guard, type NonceUse, SignIn } from "./guard.js";
 import { type HaltControl, halt, haltRow, resume } from "./halts.js";
-import { followToken } from "./operator-token.js";
+import { FollowedToken } from "./operator-token.js";
 import { APPROVAL_PAGE, APPROVAL_SCRIPT, APPROVAL_STYLE, PAGE_HEADERS } from "./page.js";
 import { type RegistrationRoutes, registrationRoute } from "./registrations.js";
 import {
@@ -97,8 +97,10 @@ export async function startAdmin(options: AdminOptions): Promise<AdminListener> 
   const host = options.host ?? "127.0.0.1";
   const limits = { ...DEFAULT_ADMIN_LIMITS, ...options.limits };
   const { maxFailuresPerMinute } = limits;
-  const token = followToken(options.tokenFile);
-  const metricsToken = followToken(join(dirname(options.tokenFile), METRICS_TOKEN_FILE));
+  const operatorToken = new FollowedToken(options.tokenFile);
+  const metricsFileToken = new FollowedToken(join(dirname(options.tokenFile), METRICS_TOKEN_FILE));
+  const token = (): string => operatorToken.value;
+  const metricsToken = (): string => metricsFileToken.value;
   const allowedHosts = options.allowedHosts ?? [];
   const guard = new Guard({ listenHost: host, allowedHosts, token, metricsToken, maxFailuresPerMinute });
   const { ledger } = options;
@@ -107,7 +109,14 @@ export async function startAdmin(options: AdminOptions): Promise<AdminListener> 
   const { nonces } = options;
   const signIn = nonces && new SignIn(token, nonces, () => (server.address() as AddressInfo).port);
   const admin = new Admin(options, guard, limits, boundConnections(server, limits.maxConnections), signIn);
-  server.on("request", (request, response) => void admin.handle(request, response));
+  server.on("request", async (request, response) => {
+    const { authorization, cookie } = request.headers;
+    // A replaced token counts from the next request on. Probes without a credential do not wait for the disk.
+    if (authorization !== undefined || cookie !== undefined || request.method !== "GET") {
+      await Promise.all([operatorToken.look(), metricsFileToken.look()]);
+    }
+    await admin.handle(request, response);
+  });
   server.headersTimeout = limits.headersMs;
   server.requestTimeout = limits.requestMs;
   server.keepAliveTimeout = 5_000;

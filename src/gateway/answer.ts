@@ -112,7 +112,8 @@ function faulty(
     return { ok: false, text, head: undefined };
   }
   const status = revision.era === "modern" ? modernStatus(fault) : 200;
-  return { ok: false, text: errorText(request.id, fault, revision, traceId), head: { status } };
+  const head = { status, headers: status === 200 ? undefined : retryHeader(fault) };
+  return { ok: false, text: errorText(request.id, fault, revision, traceId), head };
 }
 
 export function failed(id: RequestId, fault: Fault, traceId: string): RequestOutcome {
@@ -231,11 +232,14 @@ export function errorText(id: RequestId | null, fault: Fault, revision: Revision
   return JSON.stringify({ jsonrpc: "2.0", id, error: wireError(fault, revision.era, traceId) });
 }
 
-/** When a caller that is over a limit may try again. */
+/** These pass by themselves: a bound of the gateway, and a ledger that cannot be written. */
+const PASSES: ReadonlySet<Fault["type"]> = new Set(["TooMany", "AuditFailure"]);
+
+/** When a caller that was refused only for now may try again. */
 export function retryHeader(fault: Fault): Record<string, string> | undefined {
   const waitMs = fault.detail.extra?.retry_after_ms;
   if (typeof waitMs === "number") return { "retry-after": String(Math.max(1, Math.ceil(waitMs / 1_000))) };
-  return fault.type === "TooMany" ? { "retry-after": "1" } : undefined;
+  return PASSES.has(fault.type) ? { "retry-after": "1" } : undefined;
 }
 
 /** What a client needs to do about it: get a credential, or one with more scope. */

@@ -193,6 +193,7 @@ async function open(
   const storage = await openStore(state.dir, options.storage, {
     waitMs: () => (health.isStarted() ? STORE_WAIT_MS : STORE_START_WAIT_MS),
     ...defined({ maxConnections: options.storageConnections, listenUrl: options.storageListen }),
+    isThreaded: true,
     observe: observeStore(telemetry),
   });
   opened.push(() => storage.close());

@@ -152,6 +152,8 @@ export interface StorageOptions {
   readonly beforeMigration?: (copy: Dumps["write"], from: number, to: number) => Promise<void>;
   /** Which of the SQLite libraries; the one that comes with Node, where it does, unless given. */
   readonly sqliteLibrary?: SqliteLibrary;
+  /** SQLite: on a thread of its own, so that an operation is bounded by `waitMs` when the disk does not answer. */
+  readonly isThreaded?: boolean;
   /** Called after each operation with its duration. */
   readonly observe?: ObserveStore;
 }
@@ -238,7 +240,12 @@ async function openEngine(url: string | undefined, origin: string, options: Stor
     const file = address.slice("sqlite:".length).replace(/^\/\/(?=\/)/, "");
     if (file === "") throw new StorageError("STORAGE_INVALID", "sqlite: names no file; write sqlite:path/to/store.db");
     const path = file === ":memory:" ? file : resolve(file);
-    return openSqlite(path, { ...shared, beforeMigration: before("sqlite"), library: options.sqliteLibrary });
+    return openSqlite(path, {
+      ...shared,
+      beforeMigration: before("sqlite"),
+      library: options.sqliteLibrary,
+      isThreaded: options.isThreaded,
+    });
   }
   if (address !== undefined && /^postgres(ql)?:\/\//.test(address)) {
     // Loaded only where it is used.

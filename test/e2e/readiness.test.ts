@@ -30,16 +30,19 @@ interface Gateway extends Serving {
   readonly token: string;
 }
 
-async function start(storage: string, ...args: string[]): Promise<Gateway> {
-  const dir = mkdtempSync(join(tmpdir(), "portcullis-readiness-"));
-  mkdirSync(join(dir, "policy"), { mode: 0o700 });
+const start = (storage: string, ...args: string[]): Promise<Gateway> =>
+  startIn(mkdtempSync(join(tmpdir(), "portcullis-readiness-")), "--storage", storage, ...args);
+
+async function startIn(dir: string, ...args: string[]): Promise<Gateway> {
+  mkdirSync(join(dir, "policy"), { recursive: true, mode: 0o700 });
   writeFileSync(join(dir, "policy", "all.cedar"), "permit (principal, action, resource);\n");
+  const storage = args[0] === "--storage" ? args[1] : undefined;
   const store = await openStorage(storage, { defaultFile: join(dir, "portcullis.db") });
   await store.applications.put("local", { servers: { up: { url: downstream.url, noGuardrail: ["*"] } } }, "test");
   const key = { app: "local", agent: "caller", name: "caller", permissions: ["invoke(*)"] };
   const { token } = await createKey(store.keys, key, "test");
   await store.close();
-  return { ...(await serve(["--storage", storage, "--log-level", "critical", ...args], { dir })), token };
+  return { ...(await serve(["--log-level", "critical", ...args], { dir })), token };
 }
 
 async function until(holds: () => Promise<boolean>, what: string): Promise<void> {
@@ -51,11 +54,11 @@ async function until(holds: () => Promise<boolean>, what: string): Promise<void>
 }
 
 /** On a connection of its own, so that any worker may get it; status 0 when there was no answer in time. */
-async function ask(url: URL, options: object = {}): Promise<{ status: number; text: string }> {
+async function ask(url: URL, options: object = {}): Promise<{ status: number; text: string; retryAfter?: string }> {
   const dispatcher = new Agent({ headersTimeout: 15_000 });
   try {
-    const { statusCode, body } = await request(url, { dispatcher, ...options });
-    return { status: statusCode, text: await body.text() };
+    const { statusCode, headers, body } = await request(url, { dispatcher, ...options });
+    return { status: statusCode, text: await body.text(), retryAfter: headers["retry-after"] as string };
   } catch {
     return { status: 0, text: "" };
   } finally {
@@ -63,9 +66,9 @@ async function ask(url: URL, options: object = {}): Promise<{ status: number; te
   }
 }
 
-async function call({ url, token }: Gateway): Promise<number> {
+function call({ url, token }: Gateway): ReturnType<typeof ask> {
   const headers = { "content-type": "application/json", authorization: `Bearer ${token}` };
-  return (await ask(new URL("/tools/read", url), { method: "POST", headers, body: "{}" })).status;
+  return ask(new URL("/tools/read", url), { method: "POST", headers, body: "{}" });
 }
 
 /** The reason of a component that is not ready; undefined when it is. */
@@ -91,7 +94,7 @@ it.each([1, 2])(
       until(async () => reason.test((await reasonOf(serving, component)) ?? ""), `${component}: ${reason.source}`);
     try {
       await until(async () => (await statusOf(serving, "/startupz")) === 200, "started");
-      await until(async () => (await call(serving)) === 200, "a first call");
+      await until(async () => (await call(serving)).status === 200, "a first call");
       await until(isReady, "ready");
 
       postgres.pause();
@@ -135,32 +138,35 @@ it.each([1, 2])(
   },
 );
 
-it.skipIf(!canMountFuse())(
-  "a gateway is not ready while the ledger's disk is frozen, and calls fail in bounded time [U13]",
-  async () => {
+it.skipIf(!canMountFuse()).each(["ledger", "data directory and store"])(
+  "a gateway is not ready while the disk of its %s is frozen, and calls fail in bounded time [U13]",
+  async (what) => {
     const [disk, mount] = [0, 1].map(() => mkdtempSync(join(tmpdir(), "portcullis-frozen-"))) as [string, string];
     const daemon = spawn("bindfs", ["-f", disk, mount], { stdio: "ignore" });
     await until(async () => readFileSync("/proc/self/mountinfo", "utf8").includes(mount), "mounted");
-    const serving = await start(
-      `sqlite:${join(mkdtempSync(join(tmpdir(), "portcullis-store-")), "store.db")}`,
-      "--ledger",
-      join(mount, "ledger"),
-    );
+    const isAll = what !== "ledger";
+    const dir = isAll ? join(mount, "data") : mkdtempSync(join(tmpdir(), "portcullis-thawed-"));
+    const serving = await startIn(dir, "--ledger", join(mount, "ledger"));
+    const authorization = `Bearer ${readFileSync(join(dir, "operator.token"), "utf8").trim()}`;
+    const answersIn = async (url: URL): Promise<Awaited<ReturnType<typeof ask>>> => {
+      const answer = await ask(url, { headers: { authorization } });
+      expect(answer.status, `${url.pathname} answers while the disk is frozen`).not.toBe(0);
+      return answer;
+    };
     try {
-      await until(async () => (await call(serving)) === 200, "a first call");
+      await until(async () => (await call(serving)).status === 200, "a first call");
       daemon.kill("SIGSTOP");
       const stuck = call(serving);
-      await until(
-        async () =>
-          /ledger cannot be written: .* has not returned for \d+ ms/.test((await reasonOf(serving, "ledger")) ?? ""),
-        "frozen",
-      );
-      expect(await stuck).toBeGreaterThanOrEqual(500);
-      const { status, text } = await ask(new URL("/metrics", serving.admin));
+      const reason = isAll
+        ? /the disk of the store .* has not answered for \d+ ms/
+        : /a write to the ledger at .* has not returned/;
+      await until(async () => reason.test((await answersIn(new URL("/readyz", serving.admin))).text), "frozen");
+      expect(await stuck).toMatchObject({ status: 503, retryAfter: "1" });
+      const { status, text } = await answersIn(new URL("/metrics", serving.admin));
       expect([status, /^portcullis_ledger_healthy 0$/m.test(text)]).toEqual([200, true]);
       daemon.kill("SIGCONT");
       await until(
-        async () => (await call(serving)) === 200 && (await statusOf(serving, "/readyz")) === 200,
+        async () => (await call(serving)).status === 200 && (await statusOf(serving, "/readyz")) === 200,
         "ready again",
       );
     } finally {
@@ -168,7 +174,7 @@ it.skipIf(!canMountFuse())(
       await serving.stop();
       execFileSync("fusermount3", ["-u", "-z", mount]);
       daemon.kill("SIGKILL");
-      for (const path of [disk, serving.dir]) rmSync(path, { recursive: true, force: true });
+      for (const path of [disk, dir]) rmSync(path, { recursive: true, force: true });
     }
   },
 );

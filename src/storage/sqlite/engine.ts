@@ -1,7 +1,7 @@
-// SQLite: one connection, one thing at a time. Calls are synchronous underneath, so each is kept short; when another
-// process holds the file, this one waits without blocking its event loop.
+// SQLite: one connection, one thing at a time. When another process holds the file, this one waits without blocking its
+// event loop.
 
-import { closeSync, type FSWatcher, mkdirSync, openSync, rmSync, statSync, watch } from "node:fs";
+import { closeSync, type FSWatcher, mkdirSync, openSync, rmSync, watch } from "node:fs";
 import { dirname } from "node:path";
 import { type BeforeMigration, migrate, SQLITE } from "../migrations.js";
 import {
@@ -15,7 +15,8 @@ import {
   type SqlValue,
   StorageError,
 } from "../sql.js";
-import { openDriver, type SqliteDriver, type SqliteLibrary } from "./driver.js";
+import { openConnection, type SqliteConnection } from "./connection.js";
+import type { SqliteLibrary } from "./driver.js";
 
 export interface SqliteOptions {
   readonly origin: string;
@@ -24,6 +25,8 @@ export interface SqliteOptions {
   /** Operations that may wait for their turn. */
   readonly maxWaiting: number;
   readonly library?: SqliteLibrary | undefined;
+  /** On a thread of its own, so that a disk that does not answer blocks nothing but the store. */
+  readonly isThreaded?: boolean | undefined;
   readonly beforeMigration?: BeforeMigration | undefined;
 }
 
@@ -37,7 +40,7 @@ export async function openSqlite(file: string, options: SqliteOptions): Promise<
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
     create(file);
   }
-  const engine = new SqliteEngine(file, openDriver(file, options.library), options);
+  const engine = new SqliteEngine(file, await open(file, options), options);
   try {
     await engine.prepare();
   } catch (error) {
@@ -60,10 +63,8 @@ function create(file: string): void {
 
 const journalOf = (file: string): string => `${file}-wal`;
 
-/** "" where there is no such file. */
-function identityOf(file: string): string {
-  const stats = statSync(file, { throwIfNoEntry: false });
-  return stats === undefined ? "" : `${stats.dev} ${stats.ino}`;
+function open(file: string, { library, isThreaded, waitMs }: SqliteOptions): Promise<SqliteConnection> {
+  return openConnection(file, { library, statementMs: isThreaded ? waitMs : undefined });
 }
 
 class SqliteEngine implements Engine {
@@ -74,8 +75,8 @@ class SqliteEngine implements Engine {
   readonly incarnation = "(SELECT id FROM store)";
   readonly latestChange = `SELECT seq, ${this.incarnation} AS incarnation FROM feed`;
   readonly #file: string;
-  #driver: SqliteDriver;
-  /** Identities of the file and of its journal that the driver has open; "" after a replacement that could not be opened. */
+  #connection: SqliteConnection;
+  /** Identities of the file and of its journal that the connection has open; "" after a replacement that could not be opened. */
   #opened = "";
   #openedJournal = "";
   #reconnectedAt = Number.NEGATIVE_INFINITY;
@@ -84,14 +85,16 @@ class SqliteEngine implements Engine {
   readonly #sql: Sql;
   #turn: Promise<unknown> = Promise.resolve();
   #waiting = 0;
+  /** A transaction was given up while its disk did not answer. */
+  #isLeftOpen = false;
   #closed = false;
   readonly #listeners = new Set<() => void>();
 
-  constructor(file: string, driver: SqliteDriver, options: SqliteOptions) {
+  constructor(file: string, connection: SqliteConnection, options: SqliteOptions) {
     this.#file = file;
-    this.#driver = driver;
+    this.#connection = connection;
     this.#options = options;
-    this.#sql = { all: async (text, values = []) => this.#run(text, values) };
+    this.#sql = { all: (text, values = []) => this.#run(text, values) };
   }
 
   get reconnectedAt(): number {
@@ -100,18 +103,17 @@ class SqliteEngine implements Engine {
 
   async prepare(): Promise<void> {
     await this.#setUp();
-    this.#opened = identityOf(this.#file);
-    this.#openedJournal = identityOf(journalOf(this.#file));
+    [this.#opened, this.#openedJournal] = await this.#connection.identities();
   }
 
   async #setUp(): Promise<void> {
-    this.#driver.all("PRAGMA busy_timeout = 10", []);
-    this.#driver.all("PRAGMA foreign_keys = ON", []);
+    await this.#connection.all("PRAGMA busy_timeout = 10", []);
+    await this.#connection.all("PRAGMA foreign_keys = ON", []);
     // Changing the journal wants the file for itself, and so may have to wait.
-    await this.#retried(async () => this.#driver.all("PRAGMA journal_mode = WAL", []));
+    await this.#retried(() => this.#connection.all("PRAGMA journal_mode = WAL", []));
     // A revoked key stays revoked when the power fails.
-    this.#driver.all("PRAGMA synchronous = FULL", []);
-    this.#driver.all("PRAGMA trusted_schema = OFF", []);
+    await this.#connection.all("PRAGMA synchronous = FULL", []);
+    await this.#connection.all("PRAGMA trusted_schema = OFF", []);
     await this.#inTransaction((sql) => migrate(sql, SQLITE, this.#options.beforeMigration));
   }
 
@@ -125,7 +127,7 @@ class SqliteEngine implements Engine {
       this.#inTransaction(async (sql) => {
         const notes: SqlNote[] = [];
         const value = await work(sql, (change) => notes.push(change));
-        this.#announce(notes);
+        await this.#announce(notes);
         announced = notes.length > 0;
         return value;
       }),
@@ -136,13 +138,13 @@ class SqliteEngine implements Engine {
 
   #inTransaction<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.#retried(async () => {
-      this.#run("BEGIN IMMEDIATE", []);
+      await this.#run("BEGIN IMMEDIATE", []);
       try {
         const value = await work(this.#sql);
-        this.#run("COMMIT", []);
+        await this.#run("COMMIT", []);
         return value;
       } catch (error) {
-        this.#rollBack();
+        await this.#rollBack();
         throw error;
       }
     });
@@ -151,11 +153,11 @@ class SqliteEngine implements Engine {
   snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.#inTurn(async () => {
       // A deferred transaction sees the store as its first statement found it.
-      await this.#retried(async () => this.#run("BEGIN", []));
+      await this.#retried(() => this.#run("BEGIN", []));
       try {
         return await work(this.#sql);
       } finally {
-        this.#rollBack();
+        await this.#rollBack();
       }
     });
   }
@@ -182,7 +184,7 @@ class SqliteEngine implements Engine {
     await this.#turn.catch(() => {});
     this.#closed = true;
     this.#stopWatching?.();
-    this.#driver.close();
+    await this.#connection.close();
   }
 
   /**
@@ -191,7 +193,7 @@ class SqliteEngine implements Engine {
    */
   async #reopenReplaced(): Promise<void> {
     if (this.#file === ":memory:") return;
-    const found = identityOf(this.#file);
+    const [found, journal] = await this.#connection.identities();
     if (found === this.#opened) return;
     const unavailable = (problem: string, cause?: unknown): StorageError =>
       new StorageError("STORAGE_UNAVAILABLE", `the store ${this.#file} ${problem}: restore it as a whole`, cause);
@@ -199,52 +201,59 @@ class SqliteEngine implements Engine {
     if (found === "") throw unavailable("was removed");
     this.#opened = "";
     // SQLite leaves the journal of a file that has moved; beside another file it would be read as that one's.
-    this.#driver.close();
-    if (this.#openedJournal !== "" && this.#openedJournal === identityOf(journalOf(this.#file))) {
+    await this.#connection.close();
+    if (this.#openedJournal !== "" && this.#openedJournal === journal) {
       for (const end of ["-wal", "-shm"]) rmSync(this.#file + end, { force: true });
     }
     this.#openedJournal = "";
     try {
-      this.#driver = openDriver(this.#file, this.#options.library);
+      this.#connection = await open(this.#file, this.#options);
       const tables = "SELECT name FROM sqlite_master WHERE name = 'portcullis_version'";
-      if (this.#run(tables, []).length === 0) throw new Error("it has no tables");
+      if ((await this.#run(tables, [])).length === 0) throw new Error("it has no tables");
       await this.#setUp();
     } catch (error) {
       throw unavailable("was replaced by a file that cannot be opened", error);
     }
     this.#opened = found;
-    this.#openedJournal = identityOf(journalOf(this.#file));
+    [, this.#openedJournal] = await this.#connection.identities();
     this.#reconnectedAt = performance.now();
     if (this.#listeners.size > 0) this.#watchJournal();
   }
 
   /** SQLite has one writer: the number is taken under the lock that the transaction holds anyway. */
-  #announce(notes: readonly SqlNote[]): void {
+  async #announce(notes: readonly SqlNote[]): Promise<void> {
     for (const { topic, action, app, name, by } of notes) {
-      const seq = (this.#run("UPDATE feed SET seq = seq + 1 RETURNING seq", [])[0] as Row).seq as number;
-      this.#run(
+      const [row] = await this.#run("UPDATE feed SET seq = seq + 1 RETURNING seq", []);
+      const seq = (row as Row).seq as number;
+      await this.#run(
         `INSERT INTO changes (seq, topic, action, app, name, by_whom, at, origin)
          VALUES ($1, $2, $3, $4, $5, $6, @now, $7)`,
         [seq, topic, action, app, name, by, this.#options.origin],
       );
-      if (seq % PRUNE_EVERY === 0) this.#run("DELETE FROM changes WHERE seq <= $1", [seq - KEPT_CHANGES]);
+      if (seq % PRUNE_EVERY === 0) await this.#run("DELETE FROM changes WHERE seq <= $1", [seq - KEPT_CHANGES]);
     }
   }
 
-  #run(text: string, values: readonly SqlValue[]): Row[] {
+  #run(text: string, values: readonly SqlValue[]): Promise<Row[]> {
     const { statement, order } = translate(text);
-    return this.#driver.all(
+    return this.#connection.all(
       statement,
       order.map((i) => values[i] as SqlValue),
     );
   }
 
-  #rollBack(): void {
-    try {
-      this.#run("ROLLBACK", []);
-    } catch {
-      // SQLite has rolled back by itself, as it does when the disk is full.
-    }
+  async #rollBack(): Promise<void> {
+    // The disk has not answered: before the next operation.
+    this.#isLeftOpen = this.#connection.isBusy;
+    if (this.#isLeftOpen) return;
+    // SQLite has rolled back by itself when the disk is full, and has committed when the answer came late.
+    await this.#run("ROLLBACK", []).catch(() => {});
+  }
+
+  /** Waits, at most until `deadline`, for a disk that did not answer the operation before. */
+  async #idle(deadline: number): Promise<void> {
+    await this.#connection.idle(deadline - performance.now());
+    if (this.#isLeftOpen) await this.#rollBack();
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
@@ -254,7 +263,9 @@ class SqliteEngine implements Engine {
       return Promise.reject(new StorageError("STORAGE_UNAVAILABLE", message));
     }
     this.#waiting++;
+    const deadline = performance.now() + this.#options.waitMs();
     const mine = this.#turn
+      .then(() => this.#idle(deadline))
       .then(() => this.#reopenReplaced())
       .then(work)
       .finally(() => {

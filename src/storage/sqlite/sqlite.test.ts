@@ -22,9 +22,10 @@ describe.skipIf(hasOwn)("node:sqlite", () => {
 });
 
 for (const sqliteLibrary of libraries) {
-  storageContract(`SQLite by ${sqliteLibrary}`, async () => {
+  storageContract(`SQLite by ${sqliteLibrary} on a thread of its own`, async () => {
     const file = newFile();
-    return { open: (options) => openStorage(`sqlite:${file}`, { sqliteLibrary, ...options }), close: async () => {} };
+    const fixed = { sqliteLibrary, isThreaded: true };
+    return { open: (options) => openStorage(`sqlite:${file}`, { ...fixed, ...options }), close: async () => {} };
   });
 
   describe(`an SQLite file by ${sqliteLibrary}`, () => {
