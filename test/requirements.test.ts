@@ -109,16 +109,41 @@ describe("the generator of docs/requirements.md", () => {
   });
 });
 
+/** `file`: "title", as the pages cite a test. */
+function citations(text: string): [file: string, title: string][] {
+  return [...text.matchAll(/`([^`]+\.test\.ts|[^`]+\.contract\.ts)`: "([^"]+)"/g)].map(([, file = "", title = ""]) => [
+    file,
+    title,
+  ]);
+}
+
+function uncited(text: string): string[] {
+  return citations(text).flatMap(([file, title]) =>
+    isTestName(readFile(file) ?? "", title) ? [] : [`${file}: ${title}`],
+  );
+}
+
 describe("the threat model", () => {
   const text = readFileSync(join(ROOT, "docs/threat-model.md"), "utf8");
   const rows = [...text.matchAll(/^\| (?!attack |item |\d|-)(.*?) \| (.*) \| (.*) \|$/gm)];
 
-  it("names, for every attack, tests that exist", () => {
+  it("names, for every attack, tests that have these titles", () => {
     expect(rows.length).toBeGreaterThan(30);
     for (const [, attack = "", , shownBy = ""] of rows) {
-      const files = [...shownBy.matchAll(/`([^`]+)`/g)].map(([, file = ""]) => file);
-      expect([attack, files.length > 0]).toEqual([attack, true]);
-      expect([attack, files.filter((file) => !existsSync(join(ROOT, file)))]).toEqual([attack, []]);
+      expect([attack, citations(shownBy).length > 0]).toEqual([attack, true]);
+      expect([attack, uncited(shownBy)]).toEqual([attack, []]);
+    }
+  });
+
+  it("SECURITY.md names, for everything that is defended, tests that have these titles", () => {
+    const [, section = ""] = readFileSync(join(ROOT, "SECURITY.md"), "utf8").split("## What Portcullis defends");
+    const [defended = ""] = section.split("\n## ");
+    const claims = defended.split(/^- /m).slice(1);
+    expect(claims.length).toBeGreaterThan(10);
+    for (const claim of claims) {
+      const text = claim.replaceAll(/\s+/g, " ");
+      expect([text, citations(text).length > 0]).toEqual([text, true]);
+      expect([text, uncited(text)]).toEqual([text, []]);
     }
   });
 

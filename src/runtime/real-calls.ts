@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { localIdentity } from "../auth/index.js";
 import { type ServedApplication, toolSummaries } from "../gateway/index.js";
+import { closeProcess } from "../host/index.js";
 import type { Finding } from "../lib/finding.js";
 import { type Client, connect } from "../mcp/client/index.js";
 import type { ToolSummary } from "../policy/index.js";
@@ -28,6 +29,8 @@ interface RealCallOptions {
 }
 
 export async function realCalls(options: RealCallOptions, hasServers: boolean): Promise<Finding[]> {
+  // As `serve` does: servers are started by this process.
+  closeProcess();
   try {
     return hasServers ? await callServers(options) : [await callDemonstration()];
   } catch (error) {
