@@ -308,6 +308,16 @@ describe("people who use the same client", () => {
 });
 
 describe("keys and limits", () => {
+  it("a stream ends when the token that opened it expires", async () => {
+    const exp = seconds() + 5;
+    const listening = await ask(`Bearer ${await own.sign(good({ exp }))}`, "subscriptions/listen", {
+      notifications: { toolsListChanged: true },
+    });
+    // The answer is whole: the stream has ended.
+    expect([listening.status, String(listening.body)]).toEqual([200, expect.stringContaining("acknowledged")]);
+    expect(seconds()).toBeGreaterThanOrEqual(exp);
+  });
+
   it("a revoked token is refused where tokens are introspected", async () => {
     const token = await own.sign(good({ jti: "to be revoked" }));
     own.revoked.add(token);
