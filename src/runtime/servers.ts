@@ -69,6 +69,7 @@ export function serverConnector(options: ServerConnectOptions) {
         entry.auth?.type === "oauth" ? options.oauth?.(application, server, entry, user) : { headers: () => headers };
       // What the operator wrote into the document is what the operator named; what a key registered is not.
       const dialer = createDialer({
+        ofServer: true,
         allow: [
           ...options.allow,
           ...(entry.registeredBy === undefined ? namedIn(target) : namedByOperator(application.document)),

@@ -8,6 +8,7 @@ import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import type { Agent, buildConnector } from "undici";
 import { Fault } from "../mcp/index.js";
 import { type AddressKind, addressKindOf, inRange, parseAddress, parseRange, type Range } from "./addresses.js";
+import { Lookups } from "./lookups.js";
 
 export interface Dialer {
   /** Resolves the name, checks every address, and connects to one that passed. Rejects with a Fault. */
@@ -33,6 +34,8 @@ export interface DialerOptions {
   readonly timeoutMs?: number;
   /** Certificates and the like. */
   readonly tls?: ConnectionOptions;
+  /** It connects to one server, or where that server leads: names that are resolved slowly keep no other one waiting. */
+  readonly ofServer?: boolean;
   /** The system's resolver unless given. */
   readonly resolve?: (host: string) => Promise<readonly string[]>;
 }
@@ -53,14 +56,15 @@ const MAX_ADDRESSES = 16;
 export function createDialer(options: DialerOptions = {}): Dialer {
   const allowed = readAllowed(options.allow ?? []);
   const { timeoutMs = 10_000, resolve = systemResolve } = options;
+  const lookups = options.ofServer ? new Lookups(resolve) : { resolve };
   return {
     async connect(to) {
       const stop = AbortSignal.timeout(timeoutMs);
-      const addresses = await checkedAddresses(to, allowed, resolve, stop);
+      const addresses = await checkedAddresses(to, allowed, lookups, stop);
       return dialFirst(to, addresses, stop, options.tls);
     },
     async check(to) {
-      await checkedAddresses(to, allowed, resolve, AbortSignal.timeout(timeoutMs));
+      await checkedAddresses(to, allowed, lookups, AbortSignal.timeout(timeoutMs));
     },
   };
 }
@@ -99,11 +103,11 @@ async function systemResolve(host: string): Promise<string[]> {
 async function checkedAddresses(
   to: DialTarget,
   allowed: Allowed,
-  resolve: NonNullable<DialerOptions["resolve"]>,
+  lookups: Pick<Lookups, "resolve">,
   stop: AbortSignal,
 ): Promise<string[]> {
   const host = to.host.replace(/^\[|\]$/g, "");
-  const found = isIP(host) !== 0 ? [host] : await resolved(host, resolve, stop);
+  const found = isIP(host) !== 0 ? [host] : await resolved(host, lookups, stop);
   const isNamed = allowed.hosts.has(canonicalHost(host)) || allowed.hosts.has(`${canonicalHost(host)}:${to.port}`);
   const passed = found.slice(0, MAX_ADDRESSES).filter((address) => mayReach(address, to.port, isNamed, allowed));
   if (passed.length > 0) return passed;
@@ -117,11 +121,11 @@ async function checkedAddresses(
 
 async function resolved(
   host: string,
-  resolve: NonNullable<DialerOptions["resolve"]>,
+  lookups: Pick<Lookups, "resolve">,
   stop: AbortSignal,
 ): Promise<readonly string[]> {
   try {
-    const found = await Promise.race([resolve(host), aborted(stop)]);
+    const found = await Promise.race([lookups.resolve(host, stop), aborted(stop)]);
     if (found.length > 0) return found;
   } catch (error) {
     throw unreachable(host, (error as Error).message, error);

@@ -40,7 +40,7 @@ export function downstreamOAuth({ allow, publicUrl }: DownstreamOAuthOptions) {
     const key = named.join(" ");
     const known = outbound.get(key);
     if (known) return known;
-    const made = createOutbound(createDialer({ allow: [...allow, ...named] }));
+    const made = createOutbound(createDialer({ allow: [...allow, ...named], ofServer: true }));
     if (outbound.size < MAX_OUTBOUND) outbound.set(key, made);
     return made;
   };

@@ -26,7 +26,7 @@ export class Egress {
   constructor(hosts: "public" | readonly string[]) {
     this.#hosts = hosts === "public" ? hosts : hosts.map((host) => host.toLowerCase());
     const exact = hosts === "public" ? [] : hosts.filter((host) => !host.startsWith("*."));
-    this.#dialer = createDialer({ allow: exact });
+    this.#dialer = createDialer({ allow: exact, ofServer: true });
   }
 
   get destinations(): readonly Destination[] {
