@@ -145,6 +145,10 @@ function terminalWidth(): number {
   return process.stdout.isTTY === true ? process.stdout.columns || 80 : Number.POSITIVE_INFINITY;
 }
 
+export function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** A word as a POSIX shell reads it back. */
 export function shellWord(text: string): string {
   return /^[A-Za-z0-9_.,:/@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;

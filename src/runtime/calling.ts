@@ -10,7 +10,7 @@ import { connectionError, isUnauthenticated, Unreachable, unusableDelegation } f
 import { statePaths } from "./data-directory.js";
 import { requireFile, servedFiles } from "./host/config/files.js";
 import { mainFile } from "./host/config/paths.js";
-import { hostDirectory, shared } from "./options.js";
+import { hostDirectory, portcullisAt, shared } from "./options.js";
 import type { ListedTool } from "./served.js";
 
 export const DEFAULT_URL = "http://127.0.0.1:7420/mcp";
@@ -58,7 +58,7 @@ export async function withClient<T>(
   } catch (error) {
     // A credential can end between two requests.
     if (error instanceof McpError && isUnauthenticated(error)) throw connectionError(error, url, "", reaching);
-    throw refused(error);
+    throw refused(error, command);
   } finally {
     await client.close();
   }
@@ -176,9 +176,10 @@ export function exitFor(code: string): ExitCode {
   return ["POLICY_DENY", "GUARDRAIL_BLOCKED", "RATE_LIMITED", "FORBIDDEN"].includes(code) ? EXIT.deny : EXIT.error;
 }
 
-export function remedy(failure: CallFailure): string {
+export function remedy(failure: CallFailure, command: Command): string {
   const lines = failure.rule === undefined ? [] : [`rule: ${failure.rule}`];
-  if (failure.challenge !== undefined) lines.push(`approve it with: portcullis approve ${failure.challenge}`);
+  if (failure.challenge !== undefined)
+    lines.push(`approve it with: ${portcullisAt(command)} approve ${failure.challenge}`);
   const { problems = [] } = failure;
   if (problems.length > 1) {
     const about = ({ path, message, suggestion }: (typeof problems)[number]): string =>
@@ -190,9 +191,9 @@ export function remedy(failure: CallFailure): string {
   return [...lines, ...(failure.code === "POLICY_DENY" ? others : (failure.suggestions ?? []))].join("\n");
 }
 
-export function refused(error: unknown): unknown {
+export function refused(error: unknown, command: Command): unknown {
   if (!(error instanceof McpError)) return error;
   const data = isJsonObject(error.data) ? (error.data as unknown as CallFailure) : undefined;
-  const help = data ? remedy(data) : error.suggestions.join("\n");
+  const help = data ? remedy(data, command) : error.suggestions.join("\n");
   return new CliError(data?.reason ?? error.message, exitFor(error.code), help === "" ? undefined : help);
 }

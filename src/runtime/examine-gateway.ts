@@ -6,6 +6,7 @@ import { dirname, join } from "node:path";
 import type { Command } from "commander";
 import { verify } from "../ledger/index.js";
 import type { Finding } from "../lib/finding.js";
+import { counted } from "../lib/print.js";
 import { describeProblem, PolicyInvalid } from "../policy/index.js";
 import { type AdminPlace, askPlace, knownAdmins } from "./admin-client.js";
 import { statePaths } from "./data-directory.js";
@@ -102,7 +103,7 @@ async function policies(command: Command, only: string | undefined): Promise<Fin
 async function policyOf(command: Command, app: string, check: string): Promise<Finding> {
   try {
     const set = (await servedBy(command, { app })).load();
-    return { check, ok: true, detail: `${set.rules.length} rules` };
+    return { check, ok: true, detail: counted(set.rules.length, "rule") };
   } catch (error) {
     const detail =
       error instanceof PolicyInvalid ? error.problems.map(describeProblem).join("; ") : (error as Error).message;

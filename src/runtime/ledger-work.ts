@@ -37,25 +37,26 @@ export async function proofsOf(
   archive: Archive | undefined,
 ): Promise<InclusionProof[]> {
   const [, name, number] = /^(?:(.*)#)?(\d+)$/.exec(which) ?? [];
-  if (number !== undefined) {
-    const found = ledgersFor(command, name === undefined ? [] : [name]);
-    if (found.length > 1) {
-      const ids = found.map((each) => `${each.name}#${number}`).join(", ");
-      throw new CliError(`several ledgers have a record ${number}: name the ledger`, EXIT.usage, `known: ${ids}`);
-    }
-    return prove((found[0] as NamedLedger).path, Number(number), { archive });
-  }
-  const proofs: InclusionProof[] = [];
+  const ledgers = ledgersFor(command, name === undefined ? [] : [name]);
+  const found: { id: string; proofs: readonly InclusionProof[] }[] = [];
   let failure: unknown;
-  for (const { path } of ledgersFor(command, [])) {
+  for (const ledger of ledgers) {
     try {
-      proofs.push(...(await prove(path, which, { archive })));
+      const proofs = await prove(ledger.path, number === undefined ? which : Number(number), { archive });
+      found.push({ id: `${ledger.name}#${number}`, proofs });
     } catch (error) {
       failure ??= error;
     }
   }
-  if (proofs.length === 0) throw failure;
-  return proofs;
+  if (number !== undefined && found.length > 1) {
+    const known = `known: ${found.map(({ id }) => id).join(", ")}`;
+    throw new CliError(`several ledgers have a record ${number}: name the ledger`, EXIT.usage, known);
+  }
+  if (found.length > 0) return found.flatMap(({ proofs }) => proofs);
+  if (ledgers.length === 1) throw failure;
+  const what = number === undefined ? `a record of call \`${which}\`` : `a record ${number}`;
+  const help = `read: ${ledgers.map((each) => each.name).join(", ")}; \`portcullis audit tail\` shows numbers and call ids`;
+  throw new CliError(`no ledger has ${what}`, EXIT.error, help);
 }
 
 /** Opens a ledger that no gateway is writing, and closes it again. */

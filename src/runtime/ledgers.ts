@@ -7,7 +7,7 @@ import { type LedgerRecord, type NamedLedger, readLastOfSeveral } from "../ledge
 import { CliError, EXIT } from "../lib/exit.js";
 import { shellWord } from "../lib/print.js";
 import { otherDirectoriesHelp, statePaths } from "./data-directory.js";
-import { hostDirectory, shared } from "./options.js";
+import { hostDirectory, portcullisAt, shared } from "./options.js";
 
 /** Where gateways that find the data directory's own ledger in use, and replicas, keep theirs. */
 export const FURTHER_LEDGERS = "ledgers";
@@ -37,6 +37,7 @@ export function ledgersFor(command: Command, given: readonly string[]): NamedLed
   if (given.length > 0) {
     return given.flatMap((each) => {
       const same = known.find(({ name, path }) => name === each || path === resolve(each));
+      if (!same && !existsSync(each)) throw unknownLedger(each, known);
       return same ? [same] : ledgersIn(each).map((path) => ({ name: path, path }));
     });
   }
@@ -44,6 +45,12 @@ export function ledgersFor(command: Command, given: readonly string[]): NamedLed
   const { dir } = statePaths(shared(command).dir);
   const help = `start a gateway with \`portcullis serve\`, or ${otherDirectoriesHelp(dir)}`;
   throw new CliError(`no ledger in ${dir}`, EXIT.error, help);
+}
+
+function unknownLedger(name: string, known: readonly NamedLedger[]): CliError {
+  const names = known.map((each) => each.name).join(", ");
+  const help = `${names === "" ? "" : `known: ${names}; `}a path also names a ledger or an exported file`;
+  return new CliError(`there is no ledger \`${name}\``, EXIT.error, help);
 }
 
 /** The ledger with this name, or the only one. */
@@ -91,12 +98,10 @@ interface ExplainedCall {
 }
 
 export function explainCall(command: Command, { tool, app, agent, arguments: args }: ExplainedCall): string {
-  const dir =
-    command.getOptionValueSourceWithGlobals("dir") === "cli" ? ["--dir", String(command.optsWithGlobals().dir)] : [];
-  const known = ["portcullis", ...dir, "policy", "explain", tool].map(shellWord);
   const caller = app === undefined || agent === undefined ? ["--agent", "APP/AGENT"] : ["--app", app, "--agent", agent];
   // An upper-case word is what the reader has to fill in.
-  return [...known, args === undefined ? "ARGUMENTS" : shellWord(args), ...caller.map(shellWord)].join(" ");
+  const known = `${portcullisAt(command)} policy explain ${shellWord(tool)}`;
+  return [known, args === undefined ? "ARGUMENTS" : shellWord(args), ...caller.map(shellWord)].join(" ");
 }
 
 /** A denial is found close to the end of a ledger: it was recorded before it was answered. */

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
 import { CliError, EXIT } from "../lib/exit.js";
-import { createOut, type Out } from "../lib/print.js";
+import { createOut, type Out, shellWord } from "../lib/print.js";
 import { isJsonObject, type JsonObject, parseStrict } from "../mcp/index.js";
 import { findDataDirectory } from "./data-directory.js";
 import { hostPaths } from "./host/config/paths.js";
@@ -23,6 +23,12 @@ export function shared(command: Command): Shared {
 export function hostDirectory(command: Command): string {
   const isNamed = command.getOptionValueSourceWithGlobals("dir") === "cli";
   return isNamed ? join(resolve(shared(command).dir), "host") : hostPaths().state;
+}
+
+/** How a printed command starts, so that it works on the same data directory. */
+export function portcullisAt(command: Command): string {
+  const isNamed = command.getOptionValueSourceWithGlobals("dir") === "cli";
+  return isNamed ? `portcullis --dir ${shellWord(shared(command).dir)}` : "portcullis";
 }
 
 export function outFor(command: Command): Out {

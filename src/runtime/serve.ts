@@ -4,7 +4,7 @@ import cluster from "node:cluster";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { CliError, EXIT } from "../lib/exit.js";
-import { type Out, paintErr } from "../lib/print.js";
+import { counted, type Out, paintErr } from "../lib/print.js";
 import { isLoopbackHost } from "../mcp/index.js";
 import { defined, limitsOf, type Settings } from "./config.js";
 import { STORE_FILE } from "./data-directory.js";
@@ -214,7 +214,7 @@ function welcome(
     `  admin         ${runtime.admin?.url}  (/metrics /livez /readyz)`,
     `  applications  ${names.length === 0 ? "none yet: portcullis app add NAME" : names.join(", ")}`,
     `  policy        ${watcher.files.join(", ")}`,
-    `                ${policy.rules.length} rules for all applications, ${policy.hash.slice(0, 12)}; a saved change applies at once`,
+    `                ${counted(policy.rules.length, "rule")} for all applications, ${policy.hash.slice(0, 12)}; a saved change applies at once`,
     `  ledger        ${state.ledgerDir}`,
     ...(state.isNew ? ["", `  Created the data directory ${state.dir}`] : []),
     "",

@@ -133,6 +133,8 @@ describe("audit prove", () => {
     expect(refused.code).toBe(64);
     for (const name of NAMES) expect(refused.stderr).toContain(`${name}#2`);
     expect(audit("prove", "call-99").code).toBe(1);
+    const absent = audit("prove", "99999");
+    expect([absent.code, absent.stderr]).toEqual([1, expect.stringContaining("no ledger has a record 99999")]);
   });
 });
 
@@ -141,6 +143,9 @@ describe("audit export", () => {
     const refused = audit("export");
     expect(refused.code).toBe(64);
     for (const name of NAMES) expect(refused.stderr).toContain(name);
+    const unknown = audit("export", "--ledger", "nope");
+    expect(unknown.code).toBe(1);
+    expect(unknown.stderr).toContain("there is no ledger `nope`\nknown: ");
     const { code, stdout } = audit("export", "--ledger", "ledgers/2");
     expect(code).toBe(0);
     expect(stdout).toContain("call-6");

@@ -79,7 +79,9 @@ describe("calls", () => {
   it("a waiting call is approved once, by the operator [U7]", () => {
     const admin = ["--admin", gateway.admin];
     const title = '{"title":"once"}';
-    expect(remote("call", "notes.delete", title).code).toBe(5);
+    const asked = portcullis(["--dir", gateway.dir, "call", "notes.delete", title, "--url", gateway.url]);
+    expect(asked.code).toBe(5);
+    expect(asked.stderr).toContain(`approve it with: portcullis --dir ${gateway.dir} approve ch_`);
     const waiting = JSON.parse(cli("--json", "approvals", "ls", ...admin).stdout) as {
       id: string;
       arguments_preview: string;

@@ -37,6 +37,12 @@ it("connects a client to the demonstration that is being served, and disconnect 
   expect(readFileSync(file, "utf8")).toBe(before);
 });
 
+it("refuses to connect a client to what is not an address, and changes nothing", () => {
+  const { code, stderr } = world.run("connect", "claude-code", "--url", "nope", "--yes");
+  expect([code, stderr]).toEqual([64, "error: invalid URL `nope`\nwrite it like http://127.0.0.1:7420/mcp\n"]);
+  expect(existsSync(join(world.home, ".claude.json"))).toBe(false);
+});
+
 it.each(["x", "0", "1.5", "-1"])("refuses `call --timeout %s` and names the allowed form", (value) => {
   const { code, stderr } = world.run("call", "math.add", "{}", `--timeout=${value}`);
   expect(code).toBe(64);

@@ -362,7 +362,7 @@ function eventCells(record: LedgerRecord): Cell[] {
 /** The command that explains a denied call of a tool; undefined for everything else. */
 function explainCommand(command: Command, record: LedgerRecord): string | undefined {
   if (record.kind !== "decision" || record.effect !== "deny" || record.method !== "tools/call") return undefined;
-  if (record.rules.includes("route")) return undefined;
+  if (record.rules.includes("route") || record.rules.includes("halt")) return undefined;
   const { app, actor, tool, args } = record;
   return explainCall(command, { app, agent: actor, tool, ...(args === undefined ? {} : { arguments: args }) });
 }

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from "commander";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { paint, tableOf } from "../../lib/print.js";
+import { counted, paint, tableOf } from "../../lib/print.js";
 import { errorObjectOf, McpError } from "../../mcp/client/index.js";
 import { isJsonObject, type JsonObject, nearest } from "../../mcp/index.js";
 import type { ToolResult } from "../../mcp/server/index.js";
@@ -90,18 +90,17 @@ export function addCallCommands(program: Command): void {
           const result = await client.callTool(tool, args, { timeoutMs: options.timeout, meta });
           const failure = errorObjectOf(result) as CallFailure | undefined;
           if (failure) {
-            const help = [remedy(failure), ...(await explanation(command, failure, tool, args))];
+            const help = [remedy(failure, command), ...(await explanation(command, failure, tool, args))];
             throw new CliError(failure.reason, exitFor(failure.code), help.filter((line) => line !== "").join("\n"));
           }
           out.data(result, () => shown(result));
           if (result.isError === true) process.exitCode = EXIT.error;
         } catch (error) {
-          const denial = refused(error);
+          const denial = refused(error, command);
           if (error instanceof McpError && error.type === "ToolNotFound" && denial instanceof CliError) {
-            const meant = nearest(
-              tool,
-              (await client.listTools()).map(({ name }) => name),
-            );
+            const names = (await client.listTools()).map(({ name }) => name);
+            // Names have the prefix of their server, or not.
+            const meant = names.find((name) => isSameTool(name, tool)) ?? nearest(tool, names);
             const help = meant === undefined ? "" : `did you mean \`${meant}\`? `;
             throw new CliError(denial.message, denial.exitCode, `${help}list the tools with: portcullis ls`);
           }
@@ -115,18 +114,22 @@ export function addCallCommands(program: Command): void {
     });
 }
 
+function isSameTool(name: string, given: string): boolean {
+  return [".", "_"].some((dot) => name.endsWith(`${dot}${given}`) || given.endsWith(`${dot}${name}`));
+}
+
 const MAX_NAMED = 5;
 
 function hiddenNote({ app, names }: { app: string; names: readonly string[] }): string {
   const named = names.slice(0, MAX_NAMED).map((name) => visible(name));
   const more = names.length > MAX_NAMED ? ", …" : "";
-  const count = names.length === 1 ? "1 tool" : `${names.length} tools`;
-  return `${count} of application ${app} hidden by policy: ${named.join(", ")}${more}`;
+  return `${counted(names.length, "tool")} of application ${app} hidden by policy: ${named.join(", ")}${more}`;
 }
 
 /** For a denial by policy: the command that explains it. */
 async function explanation(command: Command, failure: CallFailure, tool: string, args: JsonObject): Promise<string[]> {
-  if (failure.code !== "POLICY_DENY") return [];
+  // A halt is no rule: its end is named beside it.
+  if (failure.code !== "POLICY_DENY" || failure.rule === "halt") return [];
   const { trace_id: trace = "" } = failure;
   const { explainDenied } = await import("../../runtime/ledgers.js");
   return [`explain it with: ${await explainDenied(command, { tool, arguments: JSON.stringify(args), trace })}`];

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { Command } from "commander";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { effectWord, type Out, paint } from "../../lib/print.js";
+import { counted, effectWord, type Out, paint } from "../../lib/print.js";
 import type { JsonObject } from "../../mcp/index.js";
 import type { Problem } from "../../mcp/server/index.js";
 import {
@@ -254,7 +254,7 @@ async function checkPolicies(command: Command, options: PolicyOptions): Promise<
     facts
       .flatMap(({ app, hash, rules, warnings }) => [
         ...warnings.map((warning) => paint.yellow(describeProblem(warning))),
-        `${paint.green("ok")}: ${facts.length > 1 ? `${app}: ` : ""}${rules} rules, ${hash.slice(0, 12)}`,
+        `${paint.green("ok")}: ${facts.length > 1 ? `${app}: ` : ""}${counted(rules, "rule")}, ${hash.slice(0, 12)}`,
       ])
       .join("\n"),
   );
@@ -269,8 +269,11 @@ function appOf(agent: string | undefined): string | undefined {
 function invalid(out: Out, error: unknown): unknown {
   if (!(error instanceof PolicyInvalid)) return error;
   if (out.json) out.data({ ok: false, problems: error.problems }, () => "");
-  const count = error.problems.length === 1 ? "a problem" : `${error.problems.length} problems`;
-  return new CliError(`the policy has ${count}`, EXIT.invalidPolicy, error.problems.map(describeProblem).join("\n"));
+  return new CliError(
+    `the policy has ${counted(error.problems.length, "problem")}`,
+    EXIT.invalidPolicy,
+    error.problems.map(describeProblem).join("\n"),
+  );
 }
 
 function readText(file: string): string {
@@ -329,8 +332,10 @@ function explained({ decision, rules, refusedBy, policy, problems }: CheckedTool
   for (const error of decision.errors) lines.push(paint.red(`  error: ${error}`));
   for (const rule of rules) {
     const mark = rule.matched ? paint.bold("matched") : "no match";
-    lines.push(`  ${rule.effect} ${rule.id} (${rule.file}:${rule.line}) ${mark}`);
-    lines.push(`    ${rule.decidedBy.part} at line ${rule.decidedBy.line}: ${rule.decidedBy.text}`);
+    // A default, such as that of a host, stands in no line.
+    const { part, line, text } = rule.decidedBy;
+    lines.push(`  ${rule.effect} ${rule.id} (${rule.file}${rule.line > 0 ? `:${rule.line}` : ""}) ${mark}`);
+    lines.push(`    ${part}${line > 0 ? ` at line ${line}` : ""}: ${text}`);
     for (const { expression, value, problem } of rule.values) {
       lines.push(`      ${expression}${value === undefined ? `: ${problem}` : ` = ${value}`}`);
     }

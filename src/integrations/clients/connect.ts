@@ -45,6 +45,9 @@ export interface DisconnectOptions extends StoreOptions {
 
 export async function connectClient(command: Command, name: string, options: ConnectClientOptions): Promise<void> {
   const client = knownClient(name);
+  const { url } = options;
+  if (url !== undefined && !(URL.canParse(url) && /^https?:/.test(new URL(url).protocol)))
+    throw new CliError(`invalid URL \`${url}\``, EXIT.usage, "write it like http://127.0.0.1:7420/mcp");
   const out = outFor(command);
   const { dir } = statePaths(shared(command).dir);
   const file = fileOf(client, options.project === true);

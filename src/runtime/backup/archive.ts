@@ -1,11 +1,11 @@
 // One file: a tar archive under gzip, whose last entry is the manifest. An archive that was cut short has none.
 
-import { createReadStream, createWriteStream, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { createReadStream, createWriteStream, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { open, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { finished } from "node:stream/promises";
 import { createGzip } from "node:zlib";
-import { CliError } from "../../lib/exit.js";
+import { CliError, EXIT } from "../../lib/exit.js";
 import { type KernelLock, takeKernelLock } from "../../lib/kernel-lock.js";
 import { unpack } from "../../lib/unpack.js";
 
@@ -42,7 +42,8 @@ export async function pack(file: string, directory: string, entries: readonly st
 }
 
 /** Unpacks into a directory that is not there yet. */
-export function unpackBackup(file: string, target: string): Promise<void> {
+export async function unpackBackup(file: string, target: string): Promise<void> {
+  if (!existsSync(file)) throw new CliError(`there is no backup ${file}`, EXIT.error, "name a file of `backup create`");
   return unpack(file, target, ARCHIVE_TOP, LIMITS);
 }
 
