@@ -141,6 +141,26 @@ export const STORIES: Readonly<Record<string, (scene: Scene) => Promise<void>>> 
     }
   },
 
+  "one command connects a client, which then reaches the tools, and another restores its configuration [H12]": async (
+    scene,
+  ) => {
+    const { world, mode } = scene;
+    const { entries } = await scene.running();
+    const [{ url, headers }] = entries as [ClientEntry];
+    const at = url === undefined ? ["--app", mode.app] : ["--url", url];
+    const key = headers === undefined ? [] : ["--key-env", "KEY"];
+    const file = join(world.home, ".claude.json");
+    const before = '{ "theme":  "dark" }\n';
+    writeFileSync(file, before);
+    const connected = await world.run("connect", "claude-code", ...at, ...key, "--yes");
+    expect(connected.code, connected.stderr).toBe(0);
+    const client = await world.client(JSON.parse(readFileSync(file, "utf8")).mcpServers.portcullis as ClientEntry);
+    expect(JSON.stringify(await call(client, mode.permitted))).toContain(mode.permitted.shows);
+    await client.close();
+    expect((await world.run("disconnect", "claude-code", "--yes")).code).toBe(0);
+    expect(readFileSync(file, "utf8")).toBe(before);
+  },
+
   "a permitted call returns the result of the tool [H2 G2 L10]": async (scene) => {
     for (const client of await scene.clients()) {
       expect(JSON.stringify(await call(client, scene.mode.permitted))).toContain(scene.mode.permitted.shows);

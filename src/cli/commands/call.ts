@@ -128,7 +128,7 @@ function hiddenNote({ app, names }: { app: string; names: readonly string[] }): 
 
 /** For a denial by policy: the command that explains it. */
 async function explanation(command: Command, failure: CallFailure, tool: string, args: JsonObject): Promise<string[]> {
-  // A halt is no rule: its end is named beside it.
+  // A halt comes from an operator, not from a rule; the command that ends it is named already.
   if (failure.code !== "POLICY_DENY" || failure.rule === "halt") return [];
   const { trace_id: trace = "" } = failure;
   const { explainDenied } = await import("../../runtime/ledgers.js");

@@ -6,8 +6,10 @@ import { CliError, EXIT } from "../../lib/exit.js";
 import { paint } from "../../lib/print.js";
 import type { JsonObject } from "../../mcp/index.js";
 import { statePaths } from "../../runtime/data-directory.js";
+import { requireFile, servedFiles } from "../../runtime/host/config/files.js";
 import { launchWith } from "../../runtime/host/config/paths.js";
-import { agreed, outFor, shared } from "../../runtime/options.js";
+import { HOST_APP } from "../../runtime/host/starter-policy.js";
+import { agreed, hostDirectory, outFor, shared } from "../../runtime/options.js";
 import {
   isForKeysOnly,
   LOCAL_APP,
@@ -54,9 +56,10 @@ export async function connectClient(command: Command, name: string, options: Con
   const connect = async (storage: Storage): Promise<void> => {
     const isDemonstration = options.app === LOCAL_APP && (await servesDemonstration(storage));
     const application = isDemonstration ? undefined : await storage.applications.get(options.app);
-    const entry = entryFor(client, dir, options, isDemonstration);
+    const isHost = !application && options.app === HOST_APP && options.url === undefined;
+    const entry = isHost ? started(client, hostWords(command)) : entryFor(client, dir, options, isDemonstration);
     // What a gateway at a URL serves is its own affair: it may be the demonstration, or on another machine.
-    if (!application && options.url === undefined && !isDemonstration) throw noApplication(options.app);
+    if (!application && options.url === undefined && !isDemonstration && !isHost) throw noApplication(options.app);
     const behind = application?.document.servers ?? {};
     const { servers, shadowed, otherProjects } = await serversOf(client);
     const also = options.project === true ? [] : projectFiles(client);
@@ -158,15 +161,8 @@ function entryFor(
       ...(storage === undefined ? [] : ["--storage", storage]),
       ...(sealKey === undefined ? [] : ["--seal-key", sealKey]),
     ];
-    const { command, args } = launchWith([
-      "--dir",
-      resolve(dir),
-      "serve",
-      "--stdio",
-      ...(isDemonstration ? [] : ["--app", app]),
-      ...store,
-    ]);
-    return { ...(client === "vscode" ? { type: "stdio" } : {}), command, args: [...args] };
+    const own = isDemonstration ? [] : ["--app", app];
+    return started(client, ["--dir", resolve(dir), "serve", "--stdio", ...own, ...store]);
   }
   switch (client) {
     case "claude-desktop":
@@ -185,6 +181,18 @@ function entryFor(
       return { ...(client === "cursor" ? {} : { type: "http" }), url, ...bearerHeader(keyEnv, variable) };
     }
   }
+}
+
+function started(client: ClientName, words: readonly string[]): JsonObject {
+  const { command, args } = launchWith(words);
+  return { ...(client === "vscode" ? { type: "stdio" } : {}), command, args: [...args] };
+}
+
+/** The host serves on stdio alone: the client starts it. */
+function hostWords(command: Command): string[] {
+  const { config, state } = servedFiles(hostDirectory(command));
+  requireFile(config);
+  return ["host", "--config", config, "--state", state];
 }
 
 function bearerHeader(keyEnv: string | undefined, variable: string): JsonObject {
