@@ -142,7 +142,7 @@ describe.skipIf(cannot !== undefined)("a command of core.linux, with the rights 
       await new Promise((done) => setTimeout(done, 50));
       url = /MCP\s+(http:\S+)/.exec(said)?.[1];
     }
-    const client = await connect(url);
+    const client = await connect(url, { revision: "2026-07-28" });
     return {
       run: async (command, ...rest) => {
         const result = await client.callTool("core.linux.executeCommand", { command, args: rest });

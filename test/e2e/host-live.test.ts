@@ -10,6 +10,7 @@ import {
   readdirSync,
   readFileSync,
   realpathSync,
+  renameSync,
   rmSync,
   writeFileSync,
 } from "node:fs";
@@ -43,6 +44,12 @@ afterEach(async () => {
   for (const stop of running.splice(0)) await stop();
 });
 afterAll(() => rmSync(base, { recursive: true, force: true }));
+
+/** A running host reads a changed file at once, and an empty one is a policy too: it sees the whole text or the old one. */
+function save(policy: string): void {
+  writeFileSync(`${config}.new`, policy, { mode: 0o600 });
+  renameSync(`${config}.new`, config);
+}
 
 function start(...args: string[]) {
   const child = spawn(process.execPath, [main, "host", "--config", config, "--state", state, ...args]);
@@ -184,18 +191,18 @@ describe("SIGHUP", () => {
         .description;
     expect(await described()).toContain(`Directories: ${code}.`);
     expect(await reads(host, join(code, "outer.txt"))).toBe("outer\n");
-    writeFileSync(config, `allowedRoots: ["${inner}"]\n`);
+    save(`allowedRoots: ["${inner}"]\n`);
     const after = hashOf();
     host.hangUp();
     await host.said("policy in force");
     expect(await described()).toContain(`Directories: ${inner}.`);
     expect(await reads(host, join(code, "outer.txt"))).toBe("outsideAllowedRoots");
-    writeFileSync(config, `allowedRoots: ["${code}"]\nallowedRoot: []\n`);
+    save(`allowedRoots: ["${code}"]\nallowedRoot: []\n`);
     host.hangUp();
     await host.said("the previous policy stays in force");
     expect(await reads(host, join(code, "outer.txt"))).toBe("outsideAllowedRoots");
     // Not even by way of its own ledger.
-    writeFileSync(config, `allowedRoots: ["${base}"]\n`);
+    save(`allowedRoots: ["${base}"]\n`);
     host.hangUp();
     await host.said("must stay out of reach");
     expect(await reads(host, join(code, "outer.txt"))).toBe("outsideAllowedRoots");
@@ -247,7 +254,7 @@ describe("many reloads", () => {
     for (let round = 0; round < 20; round++) {
       // Decided before the change is made: under either policy at least one call is answered.
       answers.push(await reads(host, path));
-      writeFileSync(config, round % 2 === 0 ? closed : open);
+      save(round % 2 === 0 ? closed : open);
       host.hangUp();
       for (let i = 0; i < 10; i++) {
         answers.push(reads(host, path));

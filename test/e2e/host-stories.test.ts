@@ -158,7 +158,7 @@ it("enforces the same policy.yaml for an application of a gateway [H10]", async 
   expect(applied.code, applied.stderr).toBe(0);
   const gateway = await serve(["--app", "laptop"], { dir });
   try {
-    const client = await connect(gateway.url);
+    const client = await connect(gateway.url, { revision: "2026-07-28" });
     clients.push(client);
     const read = (path: string): Promise<any> => call(client, "core.filesystem.readFile", { path });
     expect(await read(join(code, "a.txt"))).toMatchObject({ data: "hello\n" });

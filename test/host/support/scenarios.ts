@@ -21,35 +21,49 @@ export interface ScenarioReport {
 }
 
 /** Every process of a scenario carries the mark in its command line, because it is an argument of each. */
-const SCENARIOS: readonly { name: string; script: string }[] = [
+const SCENARIOS: readonly { name: string; script: string; ends?: boolean }[] = [
   { name: "a fork bomb", script: 'bomb() { bomb "$0" | bomb "$0" & }; bomb "$0"; sleep 271' },
-  { name: "a child that becomes a daemon", script: 'setsid sh -c "trap \\"\\" HUP TERM; sleep 271; :" "$0" & exit 0' },
+  {
+    name: "a child that becomes a daemon",
+    script: 'setsid sh -c "trap \\"\\" HUP TERM; sleep 271; :" "$0" & exit 0',
+    ends: true,
+  },
   {
     name: "a daemon of a daemon",
     script: 'setsid sh -c "setsid sh -c \\"sleep 271; :\\" \\"$0\\" & exit 0" "$0" & sleep 0.2; exit 0',
+    ends: true,
   },
   { name: "a child that ignores SIGTERM", script: 'trap "" TERM INT HUP QUIT; while :; do sleep 1; done' },
   { name: "a child that fills its output", script: 'yes "$0"' },
   { name: "a child that closes its output and lives on", script: "exec >&- 2>&- <&-; sleep 271; :" },
-  { name: "one left behind without output", script: 'sh -c "exec >&- 2>&- <&-; sleep 271; :" "$0" & exit 0' },
-  { name: "one left behind that holds the output open", script: 'sh -c "sleep 271; :" "$0" & exit 0' },
+  {
+    name: "one left behind without output",
+    script: 'sh -c "exec >&- 2>&- <&-; sleep 271; :" "$0" & exit 0',
+    ends: true,
+  },
+  { name: "one left behind that holds the output open", script: 'sh -c "sleep 271; :" "$0" & exit 0', ends: true },
   { name: "a child that stops itself", script: "kill -STOP $$; sleep 271" },
 ];
 
 const TIMEOUT_MS = 700;
+/** Of commands that end by themselves, however busy the machine is. */
+const PATIENT_MS = 60_000;
 const AT_ONCE = 4;
 
+const shell = (id: string, timeoutMs: number): string =>
+  `{ id: ${id}, exec: /bin/sh, args: { allow: [-c], patterns: [{ value: ".*" }] }, timeoutMs: ${timeoutMs}, maxOutputBytes: 10_000, limits: { maxProcesses: 40, maxMemoryBytes: 200_000_000 } }`;
 const CATALOG = `
-  - { id: sh, exec: /bin/sh, args: { allow: [-c], patterns: [{ value: ".*" }] }, timeoutMs: ${TIMEOUT_MS}, maxOutputBytes: 10_000, limits: { maxProcesses: 40, maxMemoryBytes: 200_000_000 } }
+  - ${shell("sh", TIMEOUT_MS)}
+  - ${shell("patient", PATIENT_MS)}
   - { id: "true", exec: "true" }
 `;
 
 export async function runScenarios(without: Without): Promise<ScenarioReport[]> {
   const world = makeWorld(CATALOG, `limits: { maxCmdConcurrency: ${AT_ONCE}, maxCmdQueue: 64 }`, without);
   const reports: ScenarioReport[] = [];
-  const play = async ({ name, script }: (typeof SCENARIOS)[number]): Promise<ScenarioReport> => {
+  const play = async ({ name, script, ends }: (typeof SCENARIOS)[number]): Promise<ScenarioReport> => {
     const mark = `mark-${randomBytes(8).toString("hex")}`;
-    const outcome = await world.run("sh", ["-c", script, mark]);
+    const outcome = await world.run(ends ? "patient" : "sh", ["-c", script, mark]);
     return report(name, outcome, commandLinesWith(mark));
   };
   try {
