@@ -3,6 +3,7 @@
 // INVARIANT: it runs without a sandbox as well, perhaps as root. An attempt that succeeds must change nothing outside of the
 // test's own temporary directory, so those that would are made only where `isConfined`, and system files are opened, not written.
 import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import {
   chmodSync,
   closeSync,
@@ -182,12 +183,20 @@ async function attack({
     .map((device) =>
       tried(() => {
         const fd = openSync(device, "r");
+        // Something else on this machine may have left a file there.
+        if (fstatSync(fd).isFile()) return closeSync(fd);
         const read = readSync(fd, Buffer.alloc(16));
         closeSync(fd);
         return `${device}: ${read}`;
       }),
     )
     .join("");
+  got.newDevice = tried(() => {
+    const path = `/dev/portcullis-${randomUUID()}`;
+    closeSync(openSync(path, "wx"));
+    unlinkSync(path);
+    return `${path} was created`;
+  });
   for (const path of sockets) got[`connect ${path}`] = await connected(path.replace(/^@/, "\0"));
   got.terminal = tried(() => {
     closeSync(openSync(terminal, "r+"));

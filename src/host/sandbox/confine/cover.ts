@@ -46,7 +46,7 @@ export function coverTree(calls: Kernel, cover: Cover, notes: string[]): { reado
   const mounts = parseMountInfo(readFileSync("/proc/self/mountinfo", "utf8"));
   const own = cover.own.map((path) => ({ path, fd: openSync(path, OPEN_FLAGS.NAME_ONLY) }));
   const store = cover.splitHome === undefined ? undefined : openHomeStore(cover.splitHome);
-  if (cover.user !== undefined) closeDevices(calls);
+  if (cover.user !== undefined) closeDevices(calls, mounts);
   closeTerminals(calls, notes);
   for (const mount of mounts) coverKernel(calls, mount, hasProc);
   const hidden = [...new Set(cover.hidden.flatMap((path) => [path, ...otherNames(path, mounts)]))];
@@ -64,7 +64,7 @@ export function coverTree(calls: Kernel, cover: Cover, notes: string[]): { reado
 }
 
 /** Block devices and the like: a user who passes over file modes could read the disk itself. */
-function closeDevices(calls: Kernel): void {
+function closeDevices(calls: Kernel, mounts: readonly MountInfo[]): void {
   const trees = DEVICES.flatMap((name) => {
     const path = `/dev/${name}`;
     const stats = lstatSync(path, { throwIfNoEntry: false });
@@ -80,6 +80,8 @@ function closeDevices(calls: Kernel): void {
     ok(path, calls.moveMount(tree, path));
     closeSync(tree);
   }
+  // Such a user could make files beside the devices. Shared memory is a mount of its own, and stays writable.
+  if (mounts.some(({ path }) => path === "/dev")) ok("/dev", calls.setMountFlags("/dev", ATTR.RDONLY, false));
 }
 
 /** Where pseudo-terminals are. */
