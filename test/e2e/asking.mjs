@@ -25,7 +25,7 @@ async function callTool(id, { name, arguments: args = {}, _meta = {} }) {
       progress(1);
       const first = await ask("first?");
       progress(2);
-      if (args.hang) return undefined;
+      if (args.hang) return note("hangs");
       write({ method: "notifications/message", params: { level: "warning", data: "between" } });
       const second = args.once ? { content: {} } : await ask("second?");
       progress(3);

@@ -74,6 +74,8 @@ async function statusOf(url: string, token: string, body?: object): Promise<numb
     method: body === undefined ? "GET" : "POST",
     headers: {
       authorization: `Bearer ${token}`,
+      // Commands block this process, and the gateway closes an idle connection meanwhile.
+      connection: "close",
       ...(body === undefined ? {} : { "content-type": "application/json" }),
     },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),

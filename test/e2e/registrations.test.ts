@@ -404,13 +404,14 @@ describe("registrations with several processes", () => {
         if (inARow === 0) await sleep(50);
       }
       expect(inARow).toBe(8);
-      const statuses: number[] = [];
-      for (let i = 0; i < 14; i++) {
-        const path = `/v1/registrations/servers/many-${i}`;
-        statuses.push((await ask(serving.admin, keys.writer, path, "PUT", { url: downstream.url })).status);
-      }
+      const began = performance.now();
+      const register = async (_: unknown, i: number): Promise<number> =>
+        (await ask(serving.admin, keys.writer, `/v1/registrations/servers/many-${i}`, "PUT", { url: downstream.url }))
+          .status;
+      const statuses = await Promise.all(Array.from({ length: 30 }, register));
       // Counted by both together: ten at once, and then one every two seconds.
-      expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(12);
+      const most = 11 + (performance.now() - began) / 2_000;
+      expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(most);
       expect(statuses).toContain(429);
     } finally {
       await serving.stop();
