@@ -19,6 +19,7 @@ export const COMMANDS: Readonly<Record<string, Readonly<Record<string, string>>>
   },
   "Decide:": {
     policy: "check, explain, test, compare and suggest policies",
+    flow: "label what results carry and what calls do",
     approvals: "list and open calls that wait for approval",
     approve: "approve a call",
     deny: "deny a call with a reason",
@@ -64,6 +65,7 @@ const FILES: readonly (readonly [commands: string, load: () => Promise<AddComman
   ["import connect disconnect", async () => (await import("./commands/clients.js")).addClientCommands],
   ["ls call catalog", async () => (await import("./commands/call.js")).addCallCommands],
   ["policy", async () => (await import("./commands/policy.js")).addPolicyCommands],
+  ["flow", async () => (await import("./commands/flow.js")).addFlowCommands],
   ["approvals approve deny", async () => (await import("./commands/approvals.js")).addApprovalCommands],
   ["lattice", async () => (await import("./commands/lattice.js")).addLatticeCommands],
   ["audit", async () => (await import("./commands/audit.js")).addAuditCommands],

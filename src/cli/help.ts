@@ -45,6 +45,8 @@ const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   "policy test": [["portcullis policy test cases.yaml", "run the cases of a file; exit 1 when one fails"]],
   "policy diff": [["portcullis policy diff old.cedar new.cedar --recorded", "compare two policies on recorded calls"]],
   "policy suggest": [["portcullis policy suggest > suggested.cedar", "write rules for the calls that were recorded"]],
+  flow: [["portcullis flow suggest --app team > labels.yaml", "write labels to review"]],
+  "flow suggest": [["portcullis flow suggest", "print labels for the tools that are served"]],
   approvals: [
     ["portcullis approvals ls", "list the calls that wait"],
     ["portcullis approvals open", "open the approval page, signed in"],

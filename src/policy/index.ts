@@ -97,6 +97,7 @@ export {
 } from "./flow/flow.js";
 export type { FlowLabels } from "./flow/labels.js";
 export { flowRules } from "./flow/rules.js";
+export { suggestFlow } from "./flow/suggest.js";
 export { createGate, type Gate, type GateOptions } from "./gate.js";
 export {
   CallbackRunner,
