@@ -42,7 +42,7 @@ export {
   type ServerLaunch,
   unprotected,
 } from "./sandbox/server/launch.js";
-export { portOf } from "./sandbox/server/profile.js";
+export { portOf, WEB_PORTS } from "./sandbox/server/profile.js";
 export {
   type Destination,
   LAUNCH_FD,

@@ -122,7 +122,7 @@ export interface SandboxEntry {
   readonly mode?: "required" | "preferred" | undefined;
   readonly read?: readonly string[] | undefined;
   readonly write?: readonly string[] | undefined;
-  /** `off` unless given. `public`: every public host by its name; `on`: the machine's network. */
+  /** `off` unless given. `public`, also in a list: every public host by its name; `on`: the machine's network. */
   readonly network?: "off" | "public" | "on" | readonly string[] | undefined;
   /** Megabytes; 1024 unless given. */
   readonly memory?: number | undefined;

@@ -7,6 +7,7 @@ export {
   type GuardrailEntry,
   type RateEntry,
   type RouteEntry,
+  type SandboxEntry,
   type ServerAuth,
   type ServerEntry,
 } from "./application.js";

@@ -17,6 +17,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { createKey } from "../../src/auth/index.js";
+import { importedSandbox } from "../../src/integrations/clients/sandbox.js";
 import { loadKoffi } from "../../src/lib/index.js";
 import { type Client, connect } from "../../src/mcp/client/index.js";
 import { startPostgres } from "../../src/storage/fixtures/postgres.js";
@@ -240,12 +241,22 @@ async function allAttacks(running: Running, isConfined = true, of = running): Pr
   return got as Record<string, string>;
 }
 
+interface Facts {
+  readonly server: string;
+  readonly pid: number;
+  readonly sandbox: { readonly files: string; readonly network: string };
+}
+
+async function serverFacts({ dir, admin }: Running): Promise<{ servers: readonly Facts[] }> {
+  const token = readFileSync(join(dir, "operator.token"), "utf8").trim();
+  const reply = await fetch(`${admin}/v1/servers`, { headers: { authorization: `Bearer ${token}` } });
+  return (await reply.json()) as { servers: readonly Facts[] };
+}
+
 /** The number of another server's process as it is outside. */
 async function processOf(running: Running, server: string): Promise<number | undefined> {
   await called(running, `${server}.who`);
-  const token = readFileSync(join(running.dir, "operator.token"), "utf8").trim();
-  const reply = await fetch(`${running.admin}/v1/servers`, { headers: { authorization: `Bearer ${token}` } });
-  const { servers } = (await reply.json()) as { servers: { server: string; pid: number }[] };
+  const { servers } = await serverFacts(running);
   return servers.find((each) => each.server === server)?.pid;
 }
 
@@ -474,25 +485,27 @@ const SERVERS = join(root, "node_modules/@modelcontextprotocol");
 
 describe.runIf(linux)("the reference servers", () => {
   it.each(WAYS.filter(([, options]) => options.args === undefined))(
-    "the reference servers answer calls in the default sandbox, %s [G8]",
+    "the reference servers answer calls in the profile that an import gives them, %s [G8]",
     { timeout: 3 * START_MS },
     async (_, options) => {
       const files = mkdtempSync(join(tmpdir(), "portcullis-files-"));
       clean.push(() => rmSync(files, { recursive: true, force: true }));
       writeFileSync(join(files, "a.txt"), "hello");
       if (options.uid !== undefined) execFileSync("chown", ["-R", `${options.uid}:${options.uid}`, files]);
-      const of = (name: string, ...args: string[]): ServerEntry => ({
-        command: process.execPath,
-        args: [join(SERVERS, name, "dist/index.js"), ...args],
-        noGuardrail: ["*"],
-      });
+      const imported = (entry: ServerEntry): ServerEntry =>
+        importedSandbox(
+          { noGuardrail: ["*"], ...entry },
+          { home: "/absent", env: {}, dir: "/absent", platform: "linux" },
+        ).entry;
+      const of = (name: string, ...args: string[]): ServerEntry =>
+        imported({ command: process.execPath, args: [join(SERVERS, name, "dist/index.js"), ...args] });
       const running = await start({
         ...options,
         policy: OPEN,
         servers: {
           everything: of("server-everything"),
           files: of("server-filesystem", files),
-          memory: { ...of("server-memory"), env: { MEMORY_FILE_PATH: join(files, "memory.jsonl") } },
+          memory: imported({ ...of("server-memory"), env: { MEMORY_FILE_PATH: join(files, "memory.jsonl") } }),
           thinking: of("server-sequential-thinking"),
         },
       });
@@ -508,6 +521,8 @@ describe.runIf(linux)("the reference servers", () => {
       expect(await text("memory.create_entities", { entities })).toContain("x");
       const thought = { thought: "t", nextThoughtNeeded: false, thoughtNumber: 1, totalThoughts: 1 };
       expect(await text("thinking.sequentialthinking", thought)).toContain("thoughtNumber");
+      const { servers } = await serverFacts(running);
+      expect(servers.map(({ sandbox }) => [sandbox.files, sandbox.network])).toEqual(Array(4).fill(["view", "off"]));
     },
   );
 });

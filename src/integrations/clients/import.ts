@@ -8,6 +8,8 @@ import { paint } from "../../lib/print.js";
 import type { JsonObject } from "../../mcp/index.js";
 import { ensureState } from "../../runtime/data-directory.js";
 import { agreed, outFor, shared } from "../../runtime/options.js";
+import { profileLines } from "../../runtime/server-sandbox.js";
+import { sandboxOf } from "../../runtime/servers.js";
 import { operator, type StoreOptions, sealerFor, withStore } from "../../runtime/store/open.js";
 import {
   type Application,
@@ -19,9 +21,10 @@ import {
 } from "../../storage/index.js";
 import { visible } from "../../telemetry/index.js";
 import { changeText, differences, type FieldChange } from "../declared/difference.js";
-import { type CollectedServers, collectServers } from "./collect.js";
+import { type CollectedServers, collectServers, here } from "./collect.js";
 import type { Converted, Lifted } from "./convert.js";
 import { isConnectable } from "./places.js";
+import { importedSandbox, type SandboxContext } from "./sandbox.js";
 import { STARTING_POLICY_FILE, startingPolicy } from "./starting-policy.js";
 
 export interface ImportOptions extends StoreOptions {
@@ -83,10 +86,21 @@ function refuse({ servers, missing, files }: CollectedServers): void {
   if (servers.length === 0) throw new CliError(`${files.join(", ")}: there is no server to import`);
 }
 
+function withProfiles(collected: CollectedServers, context: SandboxContext): CollectedServers {
+  const servers = collected.servers.map((converted): Converted => {
+    const { entry, reason } = importedSandbox(converted.entry, context);
+    const note =
+      reason === undefined ? [] : [`no profile, because ${reason}: the user's files and the network stay open to it`];
+    return { ...converted, entry, notes: [...converted.notes, ...note] };
+  });
+  return { ...collected, servers };
+}
+
 async function look(command: Command, options: ImportOptions, collected: CollectedServers): Promise<ImportPlan> {
   return withStore(command, options, async (storage) => {
     const known = await knownIn(storage, () => sealerFor(storage, command, options), options.app);
-    return planImport(options.app, collected, known);
+    const context = { ...here(), dir: resolve(shared(command).dir) };
+    return planImport(options.app, withProfiles(collected, context), known);
   });
 }
 
@@ -142,6 +156,7 @@ function serverText({ action, converted, changes }: PlannedServer): string[] {
         ...(entry.cwd === undefined ? [] : [`    cwd: ${visible(entry.cwd)}`]),
         `    noGuardrail: ["*"], no guardrail looks at its calls: the policy alone decides`,
         ...(entry.disabled ? ["    disabled, as it was"] : []),
+        ...profileLines(sandboxOf(entry).profile).map((each) => `    ${visible(each)}`),
         ...left,
       ];
     }
@@ -213,8 +228,11 @@ export async function planImport(
   known: KnownServers,
 ): Promise<ImportPlan> {
   const before: ApplicationDocument = known.application?.document ?? {};
-  const servers = found.map((converted): PlannedServer => {
-    const old = Object.hasOwn(before.servers ?? {}, converted.name) ? before.servers?.[converted.name] : undefined;
+  const servers = found.map((taken): PlannedServer => {
+    const old = Object.hasOwn(before.servers ?? {}, taken.name) ? before.servers?.[taken.name] : undefined;
+    // What the operator decided about its sandbox since stays.
+    const converted =
+      old?.sandbox === undefined ? taken : { ...taken, entry: { ...taken.entry, sandbox: old.sandbox } };
     const changes = old ? differences(old as JsonObject, converted.entry as JsonObject) : [];
     const action = old === undefined ? "add" : changes.length > 0 ? "change" : "same";
     return { action, converted, changes };
@@ -225,7 +243,9 @@ export async function planImport(
     secrets.push({ action: old === undefined ? "add" : old === lifted.value ? "same" : "change", lifted });
   }
   const policy = Object.keys(before.policies ?? {}).length === 0 ? STARTING_POLICY_FILE : undefined;
-  const entries = Object.fromEntries(found.map(({ name, entry }): [string, ServerEntry] => [name, entry]));
+  const entries = Object.fromEntries(
+    servers.map(({ converted: { name, entry } }): [string, ServerEntry] => [name, entry]),
+  );
   const document: ApplicationDocument = {
     ...before,
     servers: { ...before.servers, ...entries },

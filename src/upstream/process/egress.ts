@@ -4,7 +4,7 @@
 
 import type { Socket as DatagramSocket } from "node:dgram";
 import type { Server, Socket } from "node:net";
-import { type Destination, portOf } from "../../host/index.js";
+import { type Destination, portOf, WEB_PORTS } from "../../host/index.js";
 import { createDialer, type Dialer } from "../dialer.js";
 
 const MAX_NAMES = 4_096;
@@ -25,7 +25,7 @@ export class Egress {
 
   constructor(hosts: "public" | readonly string[]) {
     this.#hosts = hosts === "public" ? hosts : hosts.map((host) => host.toLowerCase());
-    const exact = hosts === "public" ? [] : hosts.filter((host) => !host.startsWith("*."));
+    const exact = hosts === "public" ? [] : hosts.filter((host) => host !== "public" && !host.startsWith("*."));
     this.#dialer = createDialer({ allow: exact, ofServer: true });
   }
 
@@ -59,6 +59,7 @@ export class Egress {
   #isAllowed(name: string, port?: number): boolean {
     if (this.#hosts === "public") return true;
     return this.#hosts.some((entry) => {
+      if (entry === "public") return port === undefined || WEB_PORTS.includes(port);
       const own = portOf(entry);
       const host = own === undefined ? entry : entry.slice(0, entry.lastIndexOf(":"));
       const isHost = host.startsWith("*.") ? name.endsWith(host.slice(1)) : name === host;

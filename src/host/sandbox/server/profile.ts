@@ -83,7 +83,7 @@ export function portsOf(network: "public" | readonly string[]): number[] {
   return [...new Set(network.flatMap((host) => portOf(host) ?? WEB_PORTS))];
 }
 
-const WEB_PORTS = [443, 80];
+export const WEB_PORTS = [443, 80];
 
 export function portOf(host: string): number | undefined {
   const port = /:(\d+)$/.exec(host)?.[1];
@@ -148,5 +148,5 @@ function lstatOf(path: string): boolean {
 
 /** Holds more than one program. */
 function isTooWide(directory: string): boolean {
-  return directory.split("/").length < 3 || isWithin(homedir(), directory);
+  return directory.split("/").length < 3 || isWithin(homedir(), directory) || directory === join(homedir(), ".local");
 }

@@ -24,7 +24,7 @@ export interface ServerSandbox {
 export interface ServerProfile {
   readonly read: readonly string[];
   readonly write: readonly string[];
-  /** `public`: every public host by its name; `on`: the machine's network; a list: these hosts, `name` or `name:port`. */
+  /** `public`: every public host by its name; `on`: the machine's network; a list: these hosts, `name`, `name:port` or `public`. */
   readonly network: "off" | "on" | "public" | readonly string[];
   readonly memoryBytes: number;
   /** Whole processors, as a share of time. */
