@@ -29,7 +29,13 @@ export { type HostPolicyLoadOptions, type LoadResult, loadYamlPolicy, parsePolic
 export { realPathOf } from "./policy/places.js";
 export { type Command, type Policy, policyFor } from "./policy/policy.js";
 export { type HostPolicyProblem, type Positions, placed, problemText, readYaml } from "./policy/yaml.js";
-export { missingProtections, type Protections } from "./sandbox/confinement.js";
+export {
+  missingProtections,
+  NETWORK_FILES,
+  type Protections,
+  SYSTEM_DIRECTORIES,
+  SYSTEM_FILES,
+} from "./sandbox/confinement.js";
 export { type Containment, makeContainer, type ProcessContainer } from "./sandbox/container.js";
 export { confinementOf } from "./sandbox/plan.js";
 export { signalProcess } from "./sandbox/processes.js";
@@ -42,6 +48,7 @@ export {
   type ServerLaunch,
   unprotected,
 } from "./sandbox/server/launch.js";
+export { type NotificationReader, notificationReader, type ObservedCall } from "./sandbox/server/notify.js";
 export { portOf, WEB_PORTS } from "./sandbox/server/profile.js";
 export {
   type Destination,
@@ -50,6 +57,8 @@ export {
   type ServerProfile,
   type ServerProtections,
   type ServerSandbox,
+  type StrictPlan,
+  type TouchedPath,
 } from "./sandbox/server/types.js";
 export {
   type CmdContext,

@@ -170,10 +170,19 @@ const DEFAULT_PROCESSES = 256;
 /** What an entry asks for, with the defaults of what it does not say. */
 export function sandboxOf({ sandbox = "preferred" }: ServerEntry): { mode: SandboxMode; profile?: ServerProfile } {
   if (typeof sandbox === "string") return { mode: sandbox };
-  const { mode = "required", read = [], write = [], network = "off", memory, cpu, processes } = sandbox;
+  const {
+    mode = "required",
+    read = [],
+    write = [],
+    network = "off",
+    memory,
+    cpu,
+    processes,
+    observe = false,
+  } = sandbox;
   const memoryBytes = (memory ?? DEFAULT_MEMORY_MB) * MEGABYTE;
   const limits = { memoryBytes, processors: cpu ?? DEFAULT_PROCESSORS, processes: processes ?? DEFAULT_PROCESSES };
-  return { mode, profile: { read, write, network, ...limits } };
+  return { mode, profile: { read, write, network, ...limits, observe } };
 }
 
 function byScheme(protocol: string): NonNullable<ServerEntry["transport"]> {

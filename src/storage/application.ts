@@ -130,6 +130,8 @@ export interface SandboxEntry {
   readonly cpu?: number | undefined;
   /** Processes and threads; 256 unless given. */
   readonly processes?: number | undefined;
+  /** What it touches is recorded; `portcullis server observe` proposes the profile that follows from it. */
+  readonly observe?: boolean | undefined;
 }
 
 export interface PinRule {
@@ -292,6 +294,7 @@ const profile: Shape<SandboxEntry> = object(
     memory: optional(count("megabytes of memory", 1_048_576)),
     cpu: optional(count("processors", 1_024)),
     processes: optional(count("processes and threads at once", 100_000)),
+    observe: optional(flag("record what it touches, for `portcullis server observe`; slower")),
   },
 );
 

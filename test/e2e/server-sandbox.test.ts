@@ -244,7 +244,11 @@ async function allAttacks(running: Running, isConfined = true, of = running): Pr
 interface Facts {
   readonly server: string;
   readonly pid: number;
-  readonly sandbox: { readonly files: string; readonly network: string };
+  readonly sandbox: {
+    readonly files: string;
+    readonly network: string;
+    readonly touched?: readonly { readonly path: string }[];
+  };
 }
 
 async function serverFacts({ dir, admin }: Running): Promise<{ servers: readonly Facts[] }> {
@@ -525,4 +529,48 @@ describe.runIf(linux)("the reference servers", () => {
       expect(servers.map(({ sandbox }) => [sandbox.files, sandbox.network])).toEqual(Array(4).fill(["view", "off"]));
     },
   );
+
+  it("a server is observed while it is called, and keeps what it used [G8]", { timeout: 3 * START_MS }, async () => {
+    const base = mkdtempSync(join(tmpdir(), "portcullis-observed-"));
+    clean.push(() => rmSync(base, { recursive: true, force: true }));
+    const [used, unused] = ["used", "unused"].map((name) => join(base, name)) as [string, string];
+    for (const path of [used, unused]) mkdirSync(path);
+    const args = [join(SERVERS, "server-filesystem/dist/index.js"), used];
+    const running = await start({
+      policy: OPEN,
+      servers: {
+        files: {
+          command: process.execPath,
+          args,
+          prefix: "files",
+          noGuardrail: ["*"],
+          sandbox: { write: [used, unused], network: "public" },
+        },
+      },
+    });
+    const store = `sqlite:${join(running.base, "store.db")}`;
+    const observe = (...more: string[]): Record<string, unknown> => {
+      const command = ["server", "observe", "local", "files", "--admin", running.admin, "--storage", store];
+      const { stdout, stderr } = portcullis(["--json", "--dir", running.dir, ...command, ...more]);
+      expect(stdout, stderr).not.toBe("");
+      return JSON.parse(stdout) as Record<string, unknown>;
+    };
+    expect(observe()).toMatchObject({ state: "started" });
+    const write = { path: join(used, "a.txt"), content: "x" };
+    // The gateway takes the changed entry up a moment later.
+    await expect
+      .poll(
+        async () => {
+          await running.client.callTool("files.write_file", write as never);
+          const { servers } = await serverFacts(running);
+          return servers.some(({ sandbox }) => sandbox?.touched?.some(({ path }) => path === write.path));
+        },
+        { timeout: START_MS },
+      )
+      .toBe(true);
+    const profile = { write: [used], network: "off" };
+    expect(observe()).toMatchObject({ state: "proposed", sandbox: profile, refusedPaths: [], refusedHosts: [] });
+    expect(observe("--accept")).toMatchObject({ state: "accepted", sandbox: profile });
+    expect(observe()).toMatchObject({ state: "started", sandbox: profile });
+  });
 });

@@ -1,10 +1,13 @@
 import type { Command } from "commander";
+import { type ObserveOptions, type ObserveResult, observeServer } from "../../integrations/clients/observe.js";
+import { changeText } from "../../integrations/declared/difference.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { paint, tableOf } from "../../lib/print.js";
 import { askAdmin, withAdmin } from "../../runtime/admin-client.js";
 import type { ServerFacts } from "../../runtime/metrics.js";
 import { outFor } from "../../runtime/options.js";
 import { destinationLines, profileLines, sandboxText } from "../../runtime/server-sandbox.js";
+import { sandboxOf } from "../../runtime/servers.js";
 import { noApplication, operator, type StoreOptions, withStore, withStoreOptions } from "../../runtime/store/open.js";
 import { visible } from "../../telemetry/index.js";
 import { type Difference, PinKeeper } from "../../upstream/index.js";
@@ -12,6 +15,7 @@ import { type Difference, PinKeeper } from "../../upstream/index.js";
 export function addServerCommands(program: Command): void {
   addPinCommands(program);
   const server = program.command("server").description("show the state of a running gateway's servers");
+  addObserveCommand(server);
   withAdmin(server.command("ls [app]"))
     .description("list the servers that are in use")
     .action(async (app: string | undefined, { admin }: { admin?: string }, command: Command) => {
@@ -42,6 +46,42 @@ export function addServerCommands(program: Command): void {
       }
       outFor(command).data(found, () => describeServer(found));
     });
+}
+
+function addObserveCommand(server: Command): void {
+  const several = (value: string, before: readonly string[] = []): string[] => [...before, value];
+  withStoreOptions(withAdmin(server.command("observe <app> <server>")))
+    .description("record what a server touches; then propose the narrowest sandbox profile for it")
+    .option("--read <path>", "let it read this path too; may be repeated", several)
+    .option("--write <path>", "let it write this path too; may be repeated", several)
+    .option("--host <name>", "let it reach this host too; may be repeated", several)
+    .option("--accept", "put the proposed profile in force and end the observation")
+    .action(async (app: string, name: string, options: ObserveOptions, command: Command) => {
+      const result = await observeServer(command, app, name, options);
+      outFor(command).data(result, () => observationText(app, name, result));
+    });
+}
+
+function observationText(app: string, name: string, result: ObserveResult): string {
+  if (result.state === "started") {
+    return [
+      `server ${app}/${name} is observed from its next start, in this profile:`,
+      ...profileLines(sandboxOf({ sandbox: result.sandbox }).profile).map((line) => `  ${visible(line)}`),
+      `call its tools, then run \`portcullis server observe ${app} ${name}\` again`,
+    ].join("\n");
+  }
+  const { state, changes, refusedPaths, refusedHosts } = result;
+  return [
+    changes.length === 0 ? "it used all of its profile: nothing changes" : paint.bold("the profile becomes narrower:"),
+    ...changes.map((change) => `  ${changeText(change)}`),
+    ...refusedPaths.map(
+      ({ path, isWritten }) => `  refused ${visible(path)}: --${isWritten ? "write" : "read"} opens it`,
+    ),
+    ...refusedHosts.map((host) => `  refused ${visible(host)}: --host opens it`),
+    state === "accepted"
+      ? "in force from its next start; the observation has ended"
+      : "run it again with --accept to put this in force",
+  ].join("\n");
 }
 
 async function factsOf(command: Command, admin: string | undefined): Promise<readonly ServerFacts[]> {

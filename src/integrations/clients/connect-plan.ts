@@ -4,7 +4,6 @@
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, realpathSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { isDeepStrictEqual } from "node:util";
 import { CliError } from "../../lib/exit.js";
 import { isJsonObject, type JsonObject } from "../../mcp/index.js";
 import { writePrivately } from "../../runtime/host/config/swap.js";
@@ -13,6 +12,7 @@ import type { Converted } from "./convert.js";
 import { type ConfigEdit, edited } from "./edit.js";
 import { type ClientName, CONNECTABLE } from "./places.js";
 import { keyOf, parseConfig, readConfigText } from "./read.js";
+import { isSameServer } from "./sandbox.js";
 
 /** What was done to a file, kept where only its owner can read it: the old text may hold credentials. */
 interface ChangedFile {
@@ -91,7 +91,7 @@ export function planConnect(request: ConnectRequest): ConnectPlan {
   const key = keyOf(client === "codex" || client === "zed" ? client : client === "vscode" ? "servers" : "mcpServers");
   const put = [key, OUR_NAME];
   const isBehind = ({ name, entry: wanted, problems }: Converted): boolean =>
-    problems.length === 0 && Object.hasOwn(behind, name) && isDeepStrictEqual(behind[name], wanted);
+    problems.length === 0 && Object.hasOwn(behind, name) && isSameServer(behind[name], wanted);
   const all = [...servers, ...shadowed];
   const editOf = (file: string, ours: boolean): FileEdit => {
     const now = readConfigText(file);

@@ -44,9 +44,12 @@ describe("the profile of an imported server", () => {
     const database = { command: "mcp-server-sqlite", args: ["--db-path", `${files}/a.db`] };
     expect(sandbox(database)).toEqual({ ...offline, write: [files] });
     expect(sandbox({ command: "mcp-server-fetch" })).toEqual({ mode: "preferred", network: "public" });
+    writeFileSync(join(files, "key.json"), "");
+    const keyed = { command: "x", env: { SERVICE_API_KEY: `${files}/key.json` } };
+    expect(sandbox(keyed)).toEqual({ mode: "preferred", read: [`${files}/key.json`], network: "public" });
     expect(sandbox(node("/opt/x/index.js", `${files}/notes.txt`))).toEqual({
       mode: "preferred",
-      write: [`${files}/notes.txt`],
+      write: [files],
       network: "public",
     });
   });

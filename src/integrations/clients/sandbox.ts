@@ -3,7 +3,8 @@
 
 import { existsSync, readFileSync, realpathSync, statSync } from "node:fs";
 import { basename, dirname, extname, isAbsolute, join } from "node:path";
-import type { SandboxEntry, ServerEntry } from "../../storage/index.js";
+import { isDeepStrictEqual } from "node:util";
+import { isCredentialName, type SandboxEntry, type ServerEntry } from "../../storage/index.js";
 import { profileHosts } from "./sandbox-hosts.js";
 
 export interface ImportedSandbox {
@@ -37,8 +38,8 @@ const NPM_REGISTRY = "registry.npmjs.org";
 const PYTHON_REGISTRY = ["pypi.org", "files.pythonhosted.org"];
 /** They are read with the package they belong to. */
 const SCRIPTS = new Set([".js", ".mjs", ".cjs", ".ts", ".mts", ".py", ".jar", ".rb", ".sh", ".wasm"]);
-/** SQLite keeps a journal beside its file. */
-const DATABASES = new Set([".db", ".sqlite", ".sqlite3"]);
+const KEYS = new Set([".pem", ".key", ".crt", ".cer"]);
+const NPM_VARIABLES = ["npm_config_registry", "npm_config_cafile"];
 const SYSTEM = /^\/(usr|bin|sbin|lib|lib32|lib64|dev|proc|sys|nix\/store)(\/|$)/;
 
 export function importedSandbox(entry: ServerEntry, context: SandboxContext): ImportedSandbox {
@@ -52,48 +53,71 @@ export function importedSandbox(entry: ServerEntry, context: SandboxContext): Im
   const registry: Registry | string = runner === undefined ? { hosts: [] } : registryOf(runner, context);
   if (typeof registry === "string") return { entry, reason: registry };
   const { env = {}, read = [] } = registry;
+  const readable = [...paths.read, ...read];
   const hosts = profileHosts(packageOf(entry, program));
   const network = [...new Set([...(hosts ?? ["public"]), ...registry.hosts])];
   const sandbox: SandboxEntry = {
     mode: "preferred",
-    ...(read.length === 0 ? {} : { read }),
-    ...(paths.length === 0 ? {} : { write: paths }),
+    ...(readable.length === 0 ? {} : { read: readable }),
+    ...(paths.write.length === 0 ? {} : { write: paths.write }),
     network: network.includes("public") && registry.hosts.every(isPublicRegistry) ? "public" : network,
   };
   const withEnv = Object.keys(env).length === 0 ? {} : { env: { ...env, ...entry.env } };
   return { entry: { ...entry, ...withEnv, sandbox: network.length === 0 ? { ...sandbox, network: "off" } : sandbox } };
 }
 
-function isPublicRegistry(host: string): boolean {
+/** Package runners of every profile may need these again. */
+export function isPublicRegistry(host: string): boolean {
   return host === NPM_REGISTRY || PYTHON_REGISTRY.includes(host);
 }
 
+/** Whether an entry starts the server that was imported with this one, whatever its sandbox is. */
+export function isSameServer(stored: ServerEntry | undefined, imported: ServerEntry): boolean {
+  const { sandbox: _, env: storedEnv, ...rest } = stored ?? {};
+  const { sandbox: __, env: importedEnv, ...wanted } = imported;
+  const plain = (env: ServerEntry["env"] = {}): object =>
+    Object.fromEntries(Object.entries(env).filter(([name]) => !NPM_VARIABLES.includes(name)));
+  return isDeepStrictEqual(rest, wanted) && isDeepStrictEqual(plain(storedEnv), plain(importedEnv));
+}
+
+interface NamedPaths {
+  readonly read: readonly string[];
+  readonly write: readonly string[];
+}
+
 /** Every path of the entry that exists, or why the entry's paths cannot be a profile's. */
-function pathsOf(entry: ServerEntry, context: SandboxContext): string[] | string {
+function pathsOf(entry: ServerEntry, context: SandboxContext): NamedPaths | string {
   const { args = [], env = {}, cwd } = entry;
-  const found = new Set<string>();
-  for (const text of [...args, ...Object.values(env), ...(cwd === undefined ? [] : [cwd])]) {
+  const found = { read: new Set<string>(), write: new Set<string>() };
+  const texts: [name: string, text: string][] = [
+    ...[...args, ...(cwd === undefined ? [] : [cwd])].map((text): [string, string] => ["", text]),
+    ...Object.entries(env),
+  ];
+  for (const [name, text] of texts) {
     const path = text.replace(/^--?[\w-]+=/, "");
     if (/^\.{1,2}(\/|$)/.test(path) && cwd === undefined)
       return `\`${path}\` depends on the directory it is started in`;
     if (!isAbsolute(path) || path.includes("\0") || SYSTEM.test(path)) continue;
     if (SCRIPTS.has(extname(path))) continue;
-    const named = existingPath(path);
+    if ((isCredentialName(name) || KEYS.has(extname(path))) && statSync(path, { throwIfNoEntry: false })?.isFile()) {
+      found.read.add(path);
+      continue;
+    }
+    const named = directoryOf(path);
     if (named === undefined) return `\`${path}\` does not exist`;
     const why = tooWide(named, context);
     if (why !== undefined) return why;
-    found.add(named);
+    found.write.add(named);
   }
-  return [...found];
+  return { read: [...found.read], write: [...found.write] };
 }
 
-/** The path itself; the directory of a database, or of a file that the server is going to make. */
-function existingPath(path: string): string | undefined {
+/** A file is made again under another name and renamed, or has a journal beside it: its directory is needed. */
+function directoryOf(path: string): string | undefined {
   const facts = statSync(path, { throwIfNoEntry: false });
-  const isMadeLater = facts === undefined && extname(path) !== "";
-  const isDatabase = facts?.isDirectory() !== true && DATABASES.has(extname(path));
-  const shown = isMadeLater || isDatabase ? dirname(path) : path;
-  return existsSync(shown) ? shown : undefined;
+  if (facts?.isDirectory()) return path;
+  const directory = facts !== undefined || extname(path) !== "" ? dirname(path) : undefined;
+  return directory !== undefined && existsSync(directory) ? directory : undefined;
 }
 
 function tooWide(path: string, { home, dir }: SandboxContext): string | undefined {

@@ -1,6 +1,15 @@
 // A server with a profile against everything that the profile does not name.
 
-import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -41,8 +50,9 @@ interface Given {
 
 /** Starts a script in the sandbox; its one line of output as JSON. */
 async function run(script: string, { profile, without, name = "one" }: Given = {}) {
-  const file = join(base, "code", "server.mjs");
+  const file = join(base, "link", "server.mjs");
   mkdirSync(join(base, "code"), { recursive: true });
+  if (!existsSync(join(base, "link"))) symlinkSync("code", join(base, "link"));
   writeFileSync(file, script);
   const server = await ServerProcess.start(
     {
@@ -87,6 +97,7 @@ describe.runIf(process.platform === "linux")("a server with a profile", () => {
     writeFileSync(join(base, "in", "a"), "read me");
     writeFileSync(join(base, "other", "a"), "not for you");
     symlinkSync(join(base, "other"), join(base, "out", "link"));
+    symlinkSync(join(base, "in"), join(base, "named"));
     const { server, got } = await run(
       `${PRELUDE}
       const at = (name) => ${JSON.stringify(base)} + "/" + name;
@@ -100,12 +111,13 @@ describe.runIf(process.platform === "linux")("a server with a profile", () => {
         other: tried(() => fs.readFileSync(at("other/a"))),
         link: tried(() => fs.readFileSync(at("out/link/a"))),
         token: tried(() => fs.readFileSync(at("data/operator.token"))),
+        named: tried(() => fs.readFileSync(at("named/a"), "utf8")),
         names: tried(() => fs.readdirSync(at("")).sort().join()),
         root: tried(() => fs.readdirSync("/root").join()),
         shadow: tried(() => fs.readFileSync("/etc/shadow")),
         processes: tried(() => fs.readdirSync("/proc").filter((name) => /^[0-9]+$/.test(name)).length),
       });`,
-      { profile: { read: [join(base, "in")], write: [join(base, "out")] } },
+      { profile: { read: [join(base, "named")], write: [join(base, "out")] } },
     );
     expect(got).toEqual({
       read: "read me",
@@ -117,7 +129,8 @@ describe.runIf(process.platform === "linux")("a server with a profile", () => {
       other: "ENOENT",
       link: "ENOENT",
       token: "ENOENT",
-      names: "code,data,in,out",
+      named: "read me",
+      names: "code,data,in,link,named,out",
       root: "ENOENT",
       shadow: "ENOENT",
       processes: "1",
@@ -164,6 +177,51 @@ describe.runIf(process.platform === "linux")("a server with a profile", () => {
       ]),
     );
   });
+
+  it.each([
+    ["as the user of the tests", {}],
+    ["where Landlock alone holds files", { view: true }],
+  ])(
+    "an observed server is recorded with what it touches and tries to touch, and gets no more, %s",
+    {
+      timeout: START_MS,
+    },
+    async (_, without) => {
+      for (const name of ["in", "out", "unused", "other"]) mkdirSync(join(base, name));
+      for (const name of ["in/a", "out/old", "other/a"]) writeFileSync(join(base, name), "x");
+      const { server, got } = await run(
+        `${PRELUDE}
+      import { execFileSync } from "node:child_process";
+      const at = (name) => ${JSON.stringify(base)} + "/" + name;
+      process.chdir(at("in"));
+      report({
+        read: tried(() => fs.readFileSync("a", "utf8")),
+        write: tried(() => fs.writeFileSync(at("out/b"), "x")),
+        removed: tried(() => fs.unlinkSync(at("out/old"))),
+        other: tried(() => fs.readFileSync(at("other/a"))) === "x",
+        child: tried(() => execFileSync("cat", [at("data/operator.token")], { stdio: "pipe" })) === "secret",
+      });`,
+        {
+          profile: { read: [join(base, "in"), join(base, "unused")], write: [join(base, "out")], observe: true },
+          without,
+        },
+      );
+      expect(got).toEqual({ read: "x", write: "done", removed: "done", other: false, child: false });
+      const touched = server.protections.touched?.map(({ path, isWritten }) => [
+        path.slice(base.length + 1),
+        isWritten,
+      ]);
+      expect(new Set(touched)).toEqual(
+        new Set([
+          ["in/a", false],
+          ["out/b", true],
+          ["out/old", true],
+          ["other/a", false],
+          ["data/operator.token", false],
+        ]),
+      );
+    },
+  );
 
   it("a server with a profile cannot start more processes than it names, nor fill the disk with one file", {
     timeout: START_MS,

@@ -22,6 +22,7 @@ import { Fault, readWithin, type TimeShare } from "../../mcp/index.js";
 import { defaultEnvironment } from "../../mcp/transports/index.js";
 import type { StdioTarget } from "../types.js";
 import { Egress } from "./egress.js";
+import { observeServer, type ServerObserver } from "./observer.js";
 
 export interface ProcessOptions {
   readonly leaveMs: number;
@@ -48,6 +49,7 @@ export class ServerProcess {
   readonly #options: ProcessOptions;
   readonly #stderr: StderrTail;
   readonly #egress: Egress | undefined;
+  #observer: ServerObserver | undefined;
   #protections: ServerProtections;
   #isOver = false;
   #stopping: Promise<void> | undefined;
@@ -100,8 +102,8 @@ export class ServerProcess {
     this.#options = options;
     this.#stderr = new StderrTail(options.stderrBytes);
     const { profile, network } = launch?.message.strict ?? {};
-    this.#egress =
-      network === "hosts" ? new Egress(profile?.network as ConstructorParameters<typeof Egress>[0]) : undefined;
+    const hosts = profile?.network === "off" || profile?.network === "on" ? [] : profile?.network;
+    this.#egress = network === "hosts" && hosts !== undefined ? new Egress(hosts) : undefined;
     this.#process = spawn(program, args, {
       ...(target.cwd === undefined ? {} : { cwd: target.cwd }),
       // A launcher gets the server's environment in its message: `NODE_OPTIONS` in it is not meant for the launcher.
@@ -154,8 +156,9 @@ export class ServerProcess {
   }
   /** What is in force between the server and the rest of the machine. */
   get protections(): ServerProtections {
-    if (this.#egress === undefined) return this.#protections;
-    return { ...this.#protections, destinations: this.#egress.destinations };
+    if (this.#egress === undefined && this.#observer === undefined) return this.#protections;
+    const destinations = this.#egress?.destinations ?? [];
+    return { ...this.#protections, destinations, touched: this.#observer?.touched };
   }
   /** The end of what the server wrote to stderr. */
   get stderrTail(): string {
@@ -184,6 +187,7 @@ export class ServerProcess {
     this.#process.stdout.destroy();
     this.#process.stderr.destroy();
     this.#egress?.close();
+    this.#observer?.close();
     await this.#container.remove();
     alive.delete(pid);
     if (alive.size === 0) process.off("exit", killAll);
@@ -215,10 +219,10 @@ export class ServerProcess {
   /** The launcher becomes the server once it has reported what is in force. */
   async #launched(command: string, { message }: ServerLaunch, container: ProcessContainer): Promise<void> {
     const channel = this.#process.stdio[LAUNCH_FD] as unknown as Duplex;
-    const report = await launchReport(channel, {
-      ...message,
-      env: { ...message.env, ...container.env },
-      limitedByCgroup: container.limits,
+    const sent = { ...message, env: { ...message.env, ...container.env }, limitedByCgroup: container.limits };
+    const report = await launchReport(channel, sent, (fd) => {
+      this.#observer = message.strict && observeServer(this.#process.pid as number, fd, message.strict);
+      return this.#observer !== undefined;
     });
     if (report.kind === "ready") {
       this.#protections = report.protections;

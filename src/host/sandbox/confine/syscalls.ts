@@ -48,6 +48,8 @@ const MOVE_MOUNT_F_EMPTY_PATH = 0x4;
 const MOUNT_ATTR_IDMAP = 0x00100000;
 const MNT_DETACH = 2;
 const WNOHANG = 1;
+const SECCOMP_SET_MODE_FILTER = 1;
+const SECCOMP_NEW_LISTENER = 8;
 const F_SETFD = 2;
 const LAST_SIGNAL = 31;
 const AF_INET = 2;
@@ -78,6 +80,8 @@ export interface Kernel {
   landlockAddPath(ruleset: number, rule: Buffer): number;
   landlockRestrict(ruleset: number): number;
   seccompFilter(program: Buffer): number;
+  /** The same, and returns the descriptor by which another process reads the calls that the filter holds. */
+  seccompListener(program: Buffer): number;
   /** Becomes another program, with default signal actions and the first three descriptors. Returns only on failure. */
   execute(path: string, argv: readonly string[], env: Readonly<Record<string, string>>): number;
   /** Reaps one dead child; 0 when there is none, negative when there are no children. */
@@ -124,6 +128,13 @@ function bind(ffi: Koffi, numbers: (typeof TABLES)[keyof typeof TABLES]): Kernel
   const close = libc.func("close", "int", ["int"]);
   const setrlimit = libc.func("setrlimit", "int", ["int", "void*"]);
   const waitpid = libc.func("waitpid", "int", ["int", "void*", "int"]);
+  // struct sock_fprog { unsigned short len; struct sock_filter *filter; }
+  const filterOf = (program: Buffer): Buffer => {
+    const fprog = Buffer.alloc(16);
+    fprog.writeUInt16LE(program.length / 8, 0);
+    fprog.writeBigUInt64LE(ffi.address(program), 8);
+    return fprog;
+  };
   return {
     unshare: (flags) => call(unshare(flags)),
     setns: (fd, type) => call(setns(fd, type)),
@@ -166,13 +177,9 @@ function bind(ffi: Koffi, numbers: (typeof TABLES)[keyof typeof TABLES]): Kernel
     landlockCreate: (attributes) => call(create(LANDLOCK_CREATE, attributes, attributes.length, 0)),
     landlockAddPath: (ruleset, rule) => call(addRule(LANDLOCK_ADD, ruleset, 1, rule, 0)),
     landlockRestrict: (ruleset) => call(long3(LANDLOCK_RESTRICT, ruleset, 0, 0)),
-    seccompFilter(program) {
-      // struct sock_fprog { unsigned short len; struct sock_filter *filter; }
-      const fprog = Buffer.alloc(16);
-      fprog.writeUInt16LE(program.length / 8, 0);
-      fprog.writeBigUInt64LE(ffi.address(program), 8);
-      return call(seccomp(numbers.seccomp, 1, 0, fprog));
-    },
+    seccompFilter: (program) => call(seccomp(numbers.seccomp, SECCOMP_SET_MODE_FILTER, 0, filterOf(program))),
+    seccompListener: (program) =>
+      call(seccomp(numbers.seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_NEW_LISTENER, filterOf(program))),
     execute(path, argv, env) {
       // Node ignores some signals and closes its standard streams to what it executes; both would be inherited.
       for (let number = 1; number <= LAST_SIGNAL; number++) signal(number, null);

@@ -30,6 +30,8 @@ export interface View {
   readonly hasOwnProcesses: boolean;
   /** Files with another text than the machine's. */
   readonly texts?: readonly (readonly [path: string, text: string])[];
+  /** Symbolic links on the way to what is shown. */
+  readonly links?: readonly (readonly [path: string, target: string])[];
   /** In the user's entry of /etc/passwd. */
   readonly home?: string;
 }
@@ -66,6 +68,7 @@ export function enterView(calls: Kernel, view: View, notes: string[]): Entered {
   }
   const temporary = placeTemporary(calls, base, view.confinement, sources);
   for (const source of sources) place(calls, base, source, execFromRoots, owners?.get(source));
+  for (const [path, target] of view.links ?? []) placeLink(base, path, target);
   temporary.seal();
   const hasProc = hasOwnTable && placeProc(calls, base, notes);
   process.chdir(base);
@@ -152,11 +155,7 @@ function openSource(path: string, kind: Kind): Source | undefined {
 
 function place(calls: Kernel, base: string, source: Source, mayExecute: boolean, ownerTree: number | undefined): void {
   const at = base + source.path;
-  if (source.kind === "link") {
-    mkdirSync(dirname(at), { recursive: true, mode: 0o755 });
-    if (lstatSync(at, { throwIfNoEntry: false }) === undefined) symlinkSync(readlinkSync(source.path), at);
-    return;
-  }
+  if (source.kind === "link") return placeLink(base, source.path, readlinkSync(source.path));
   makeMountPoint(at, source.isDirectory);
   const isRecursive = ownerTree === undefined ? bind(calls, source, at) : false;
   if (ownerTree !== undefined) {
@@ -165,6 +164,13 @@ function place(calls: Kernel, base: string, source: Source, mayExecute: boolean,
   }
   ok(`flags of ${source.path}`, calls.setMountFlags(at, flagsOf(source.kind, mayExecute), isRecursive));
   closeSync(source.fd);
+}
+
+function placeLink(base: string, path: string, target: string): void {
+  const at = base + path;
+  if (lstatSync(at, { throwIfNoEntry: false }) !== undefined) return;
+  mkdirSync(dirname(at), { recursive: true, mode: 0o755 });
+  symlinkSync(target, at);
 }
 
 /** True when what is mounted below came along. */

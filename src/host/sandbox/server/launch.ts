@@ -9,7 +9,14 @@ import { launchers, namespaceFlags } from "../launchers.js";
 import { SANDBOX_USER } from "../plan.js";
 import { planServer } from "./plan.js";
 import { planStrict } from "./profile.js";
-import type { LaunchMessage, LaunchReport, ServerCommand, ServerProtections, ServerSandbox } from "./types.js";
+import type {
+  LaunchMessage,
+  LaunchReport,
+  ListenerMessage,
+  ServerCommand,
+  ServerProtections,
+  ServerSandbox,
+} from "./types.js";
 
 export interface ServerLaunch {
   /** Gives the launcher, and so the server, namespaces of its own; empty where the machine refuses them. */
@@ -78,7 +85,12 @@ export function unprotected(mode: ServerProtections["mode"], notes: readonly str
 const MAX_REPORT_BYTES = 1_000_000;
 
 /** Sends the launch message; resolves with the launcher's report, or with why there is none. */
-export function launchReport(channel: Duplex, message: LaunchMessage): Promise<LaunchReport> {
+export function launchReport(
+  channel: Duplex,
+  message: LaunchMessage,
+  /** False when the server cannot be observed. */
+  onListener: (fd: number) => boolean,
+): Promise<LaunchReport> {
   return new Promise((resolve) => {
     let text = "";
     const end = (answer: LaunchReport): void => {
@@ -88,9 +100,14 @@ export function launchReport(channel: Duplex, message: LaunchMessage): Promise<L
     channel.setEncoding("utf8");
     channel.on("data", (chunk: string) => {
       text += chunk;
-      const line = text.indexOf("\n");
-      if (line >= 0) end(JSON.parse(text.slice(0, line)) as LaunchReport);
-      else if (text.length > MAX_REPORT_BYTES) end({ kind: "refused", reason: "the launcher's report is too long" });
+      for (let line = text.indexOf("\n"); line >= 0; line = text.indexOf("\n")) {
+        const answer = JSON.parse(text.slice(0, line)) as LaunchReport | ListenerMessage;
+        text = text.slice(line + 1);
+        if (answer.kind !== "listener") return end(answer);
+        if (!onListener(answer.fd)) return end({ kind: "refused", reason: "it cannot be observed on this machine" });
+        channel.write("\n");
+      }
+      if (text.length > MAX_REPORT_BYTES) end({ kind: "refused", reason: "the launcher's report is too long" });
     });
     channel.on("error", (error) => end({ kind: "refused", reason: error.message }));
     channel.on("close", () => end({ kind: "refused", reason: "the launcher ended without a report" }));

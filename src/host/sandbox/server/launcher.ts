@@ -15,10 +15,12 @@ import { dieWithParent, dropRights, forbidNewPrivileges } from "../confine/privi
 import { seccompProgram } from "../confine/seccomp.js";
 import { CLONE, type Kernel, kernel, LIMIT, noted } from "../confine/syscalls.js";
 import { enterView } from "../confine/view.js";
+import { observingProgram } from "./notify.js";
 import {
   LAUNCH_FD,
   type LaunchMessage,
   type LaunchReport,
+  type ListenerMessage,
   missingForServer,
   NAME_SERVER,
   type ServerProtections,
@@ -50,6 +52,7 @@ async function launch(): Promise<void> {
     }
     const [program = ""] = message.argv;
     accessSync(program, constants.X_OK);
+    if (message.strict?.profile.observe === true) beObserved(calls, protections.notes as string[]);
     report({ kind: "ready", protections });
     closeSync(LAUNCH_FD);
     const { strict } = message;
@@ -78,7 +81,19 @@ function readMessage(): LaunchMessage {
   }
 }
 
-function report(answer: LaunchReport): void {
+/** From here on each call that names a path waits for the gateway. */
+function beObserved(calls: Kernel, notes: string[]): void {
+  const program = observingProgram(process.arch);
+  const fd = program === undefined ? -1 : calls.seccompListener(program);
+  if (fd < 0) {
+    notes.push(`observe: ${program === undefined ? `no table for ${process.arch}` : errnoName(fd)}`);
+    return;
+  }
+  report({ kind: "listener", fd });
+  readSync(LAUNCH_FD, Buffer.alloc(1));
+}
+
+function report(answer: LaunchReport | ListenerMessage): void {
   writeSync(LAUNCH_FD, `${JSON.stringify(answer)}\n`);
 }
 
@@ -208,8 +223,9 @@ function coverFiles(calls: Kernel, message: LaunchMessage, notes: string[]): { r
   try {
     const { strict, inPidNamespace } = message;
     if (strict !== undefined) {
-      const { confinement, home, texts } = strict;
-      return enterView(calls, { confinement, actsAsOwner: false, hasOwnProcesses: inPidNamespace, home, texts }, notes);
+      const { confinement, home, texts, links } = strict;
+      const view = { confinement, actsAsOwner: false, hasOwnProcesses: inPidNamespace, home, texts, links };
+      return enterView(calls, view, notes);
     }
     return coverTree(calls, { ...message, home: message.env.HOME ?? "/" }, notes);
   } catch (error) {

@@ -1,7 +1,7 @@
 // From a server's profile to the tree that the server sees: the system's programs, its own code, a home directory and a
 // /tmp of its own, and what the profile names. Nothing else of the machine is there.
 
-import { existsSync, lstatSync, mkdirSync, realpathSync, statSync } from "node:fs";
+import { existsSync, lstatSync, mkdirSync, readlinkSync, realpathSync, statSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, extname, join, resolve } from "node:path";
 import { isWithin } from "../../paths/mounts.js";
@@ -47,7 +47,8 @@ export function planStrict(
       return { refused: `\`${path}\` holds \`${inside}\`, which is the gateway's own: name a directory without it` };
     }
   }
-  const { network } = profile;
+  // Without hosts, the names that it asks for are recorded all the same.
+  const network = profile.observe === true && profile.network === "off" ? [] : profile.network;
   const isOpen = network === "on";
   const confinement: Confinement = {
     mode: sandbox.mode,
@@ -74,6 +75,9 @@ export function planStrict(
     network: isOpen ? "machine" : network === "off" ? "off" : "hosts",
     ports: isOpen || network === "off" ? [] : portsOf(network),
     profile,
+    links: linksTo(profile, command),
+    named: [...(named.read as string[]), ...(named.write as string[])],
+    code,
   };
 }
 
@@ -102,10 +106,28 @@ function userFor(store: string): { uid: number; gid: number } {
   return { uid: FIRST_USER + hash, gid: FIRST_USER + hash };
 }
 
+/** What is shown is shown at its real path; entries may name it by another, as below `~/code`, which is a link. */
+function linksTo({ read, write }: ServerProfile, { argv, cwd }: ServerCommand): StrictPlan["links"] {
+  const spelled = [...read, ...write].map(expanded);
+  const named = argv.map((text) => resolve(cwd, text)).filter((path) => existsSync(path));
+  const links = new Map<string, string>();
+  for (const path of [cwd, ...spelled, ...named]) {
+    const parts = path.split("/");
+    for (let length = 2; length <= parts.length; length++) {
+      const at = parts.slice(0, length).join("/");
+      if (lstatSync(at, { throwIfNoEntry: false })?.isSymbolicLink()) links.set(at, readlinkSync(at));
+    }
+  }
+  return [...links];
+}
+
+function expanded(path: string): string {
+  return path === "~" || path.startsWith("~/") ? join(homedir(), path.slice(1)) : path;
+}
+
 function real(path: string): string | undefined {
-  const expanded = path === "~" || path.startsWith("~/") ? join(homedir(), path.slice(1)) : path;
   try {
-    return realpathSync(expanded);
+    return realpathSync(expanded(path));
   } catch {
     return undefined;
   }

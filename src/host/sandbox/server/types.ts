@@ -31,6 +31,8 @@ export interface ServerProfile {
   readonly processors: number;
   /** Processes and threads. */
   readonly processes: number;
+  /** Record which paths it touches. */
+  readonly observe?: boolean;
 }
 
 /** `StrictPlan` is a profile as the launcher carries it out. */
@@ -43,6 +45,11 @@ export interface StrictPlan {
   /** On which the launcher listens for the gateway, in the server's own network namespace. */
   readonly ports: readonly number[];
   readonly profile: ServerProfile;
+  /** Symbolic links on the way to what the entry and the profile name. */
+  readonly links: readonly (readonly [path: string, target: string])[];
+  /** Real paths of what the profile names, and of the server's own code. */
+  readonly named: readonly string[];
+  readonly code: readonly string[];
 }
 
 /** Where a server connected to, or tried to. */
@@ -52,6 +59,13 @@ export interface Destination {
   readonly port: number | undefined;
   readonly allowed: boolean;
   readonly count: number;
+}
+
+/** `TouchedPath` is a path that an observed server used or tried to use. */
+export interface TouchedPath {
+  readonly path: string;
+  /** It was opened for writing, made, renamed or removed. */
+  readonly isWritten: boolean;
 }
 
 /** `ServerProtections` states what is in force for one running server. */
@@ -70,6 +84,8 @@ export interface ServerProtections {
   readonly limits: readonly string[];
   readonly profile?: ServerProfile | undefined;
   readonly destinations?: readonly Destination[];
+  /** Undefined where the server is not observed. */
+  readonly touched?: readonly TouchedPath[] | undefined;
   /** What was tried and refused by the machine. */
   readonly notes: readonly string[];
   /** What stays open, or stops working, with the protections in force. */
@@ -111,7 +127,13 @@ export interface LaunchMessage extends ServerCommand, ServerPlan {
   readonly withoutMounts: boolean;
 }
 
-/** The launcher's one answer, just before it becomes the server. */
+/** Where the server is observed: the launcher's descriptor that reads held calls. It waits until the gateway has it. */
+export interface ListenerMessage {
+  readonly kind: "listener";
+  readonly fd: number;
+}
+
+/** The launcher's last message, just before it becomes the server. */
 export type LaunchReport =
   | { readonly kind: "ready"; readonly protections: ServerProtections }
   | { readonly kind: "refused"; readonly reason: string };
