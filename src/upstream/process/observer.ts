@@ -8,7 +8,7 @@ import {
   NETWORK_FILES,
   type NotificationReader,
   notificationReader,
-  type ObservedCall,
+  type HeldCall,
   type StrictPlan,
   SYSTEM_DIRECTORIES,
   SYSTEM_FILES,
@@ -69,7 +69,7 @@ export class ServerObserver {
     else setTimeout(this.#turn, QUIET_MS).unref();
   };
 
-  #note({ pid, directory, path: text, isWrite }: ObservedCall): void {
+  #note({ pid, directory, path: text, isWrite }: HeldCall): void {
     const path = absolute(pid, directory, text);
     if (path === undefined || !this.#counts(path)) return;
     const before = this.#touched.get(path);
@@ -110,7 +110,7 @@ function absolute(pid: number, directory: number | undefined, text: string): str
 const MAX_LEVELS = 8;
 
 /** Observes the launcher below the processes that start it, and what it becomes; undefined where that is not possible. */
-export function observeServer(pid: number, fd: number, plan: StrictPlan): ServerObserver | undefined {
+export function attachObserver(pid: number, fd: number, plan: StrictPlan): ServerObserver | undefined {
   let at = pid;
   for (let level = 0; level < MAX_LEVELS; level++) {
     const [child] = childrenOf(at);

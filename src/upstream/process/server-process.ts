@@ -22,7 +22,7 @@ import { Fault, readWithin, type TimeShare } from "../../mcp/index.js";
 import { defaultEnvironment } from "../../mcp/transports/index.js";
 import type { StdioTarget } from "../types.js";
 import { Egress } from "./egress.js";
-import { observeServer, type ServerObserver } from "./observer.js";
+import { attachObserver, type ServerObserver } from "./observer.js";
 
 export interface ProcessOptions {
   readonly leaveMs: number;
@@ -221,7 +221,7 @@ export class ServerProcess {
     const channel = this.#process.stdio[LAUNCH_FD] as unknown as Duplex;
     const sent = { ...message, env: { ...message.env, ...container.env }, limitedByCgroup: container.limits };
     const report = await launchReport(channel, sent, (fd) => {
-      this.#observer = message.strict && observeServer(this.#process.pid as number, fd, message.strict);
+      this.#observer = message.strict && attachObserver(this.#process.pid as number, fd, message.strict);
       return this.#observer !== undefined;
     });
     if (report.kind === "ready") {

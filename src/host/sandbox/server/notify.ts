@@ -71,7 +71,7 @@ export function observingProgram(architecture: string): Buffer | undefined {
 }
 
 /** A call that waits until it may proceed. */
-export interface ObservedCall {
+export interface HeldCall {
   readonly id: bigint;
   readonly pid: number;
   /** Undefined: the path is relative to the working directory. */
@@ -82,8 +82,8 @@ export interface ObservedCall {
 
 export interface NotificationReader {
   /** The next call that waits. Throws when no process is left. */
-  next(): ObservedCall | undefined;
-  proceed(call: ObservedCall): void;
+  next(): HeldCall | undefined;
+  proceed(call: HeldCall): void;
   close(): void;
 }
 
@@ -143,7 +143,7 @@ export function notificationReader(pid: number, fd: number): NotificationReader 
   };
 }
 
-function callOf(notification: Buffer, watched: Watched | undefined): ObservedCall {
+function callOf(notification: Buffer, watched: Watched | undefined): HeldCall {
   const id = notification.readBigUInt64LE(0);
   const pid = notification.readUInt32LE(8);
   const argument = (index: number): bigint => notification.readBigUInt64LE(32 + 8 * index);
