@@ -48,7 +48,7 @@ export {
   type ServerLaunch,
   unprotected,
 } from "./sandbox/server/launch.js";
-export { type NotificationReader, notificationReader, type HeldCall } from "./sandbox/server/notify.js";
+export { type HeldCall, type NotificationReader, notificationReader } from "./sandbox/server/notify.js";
 export { portOf, WEB_PORTS } from "./sandbox/server/profile.js";
 export {
   type Destination,

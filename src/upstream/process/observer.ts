@@ -4,11 +4,11 @@
 import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import {
+  type HeldCall,
   isWithin,
   NETWORK_FILES,
   type NotificationReader,
   notificationReader,
-  type HeldCall,
   type StrictPlan,
   SYSTEM_DIRECTORIES,
   SYSTEM_FILES,
