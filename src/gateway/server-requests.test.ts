@@ -7,6 +7,7 @@ import { type Ledger, type LedgerRecord, openLedger, read } from "../ledger/inde
 import { connect } from "../mcp/client/index.js";
 import type { JsonObject } from "../mcp/index.js";
 import { createServer } from "../server.js";
+import type { ServerEntry } from "../storage/index.js";
 import { openWorld, PERMIT_ALL, type World, type WorldOptions } from "./fixtures/world.js";
 
 const FIXTURE = fileURLToPath(new URL("../upstream/fixtures/server.mjs", import.meta.url));
@@ -25,7 +26,11 @@ afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
 });
 
-async function opened(habits: string[], options: WorldOptions = {}): Promise<void> {
+async function opened(
+  habits: string[],
+  options: WorldOptions = {},
+  more: Pick<ServerEntry, "instances"> = {},
+): Promise<void> {
   folder = mkdtempSync(join(tmpdir(), "server-requests-"));
   closing.push(() => rmSync(folder, { recursive: true, force: true }));
   ledger = await openLedger({ dir: folder, origin: "test" });
@@ -33,9 +38,11 @@ async function opened(habits: string[], options: WorldOptions = {}): Promise<voi
   const approvalUrl = (id: string): string => `${ADMIN}/approve/${id}`;
   world = await openWorld({ ledger, ...options, services: { approvalUrl, ...options.services } });
   closing.push(() => world.close());
-  const server = { command: process.execPath, args: [FIXTURE, "asks", ...habits], noGuardrail: ["*"] };
+  const server = { command: process.execPath, args: [FIXTURE, "asks", ...habits], noGuardrail: ["*"], ...more };
   await world.put("app", { servers: { fixture: server } });
 }
+
+const handle = () => [...world.applications.open].find(({ id }) => id === "app")?.upstreams.get("fixture");
 
 interface Asked {
   readonly method: string;
@@ -72,7 +79,7 @@ async function client(revision: "2026-07-28" | "2025-11-25") {
       return { failed: String(error) };
     }
   };
-  return { asked, call };
+  return { asked, call, close: () => connected.close() };
 }
 
 async function records(): Promise<LedgerRecord[]> {
@@ -357,4 +364,38 @@ it.each(REVISIONS)("the gateway's own approval question in %s says that it is fr
     url: expect.stringContaining(ADMIN),
     _meta: { "portcullis/origin": "gateway" },
   });
+});
+
+describe.each(REVISIONS)("several calls of a client of %s in flight at an older server", (revision) => {
+  it("several calls of one client in flight each get the answer to the server's request, with a record each [U7]", async () => {
+    await opened([], { policy: PERMIT_ELICITATION });
+    const { asked, call } = await client(revision);
+    const results = await Promise.all(Array.from({ length: 8 }, () => call("ask")));
+    for (const result of results) expect(JSON.stringify(result.structuredContent)).toContain("Ada");
+    expect(asked).toHaveLength(8);
+    expect((await requestsOnRecord()).filter((each) => each === "outcome ok")).toHaveLength(8);
+  });
+});
+
+it("clients with a session each have a process of their own with `instances: per-session`, which ends with the session [U7]", async () => {
+  await opened([], { policy: PERMIT_ELICITATION }, { instances: "per-session" });
+  const clients = [await client("2025-11-25"), await client("2025-11-25")];
+  const calls = clients.flatMap(({ call }) => Array.from({ length: 4 }, () => call("ask")));
+  for (const result of await Promise.all(calls)) expect(JSON.stringify(result.structuredContent)).toContain("Ada");
+  expect(clients.map(({ asked }) => asked.length)).toEqual([4, 4]);
+  expect(handle()?.instances).toBe(3);
+  await clients[0]?.close();
+  await expect.poll(() => handle()?.instances, { timeout: 10_000 }).toBe(2);
+});
+
+it("requests of a shared older server are refused while calls of two clients are in flight [U7]", async () => {
+  await opened(["waits"], { policy: PERMIT_ELICITATION });
+  const [one, other] = [await client("2025-11-25"), await client("2025-11-25")];
+  const slow = one.call("slow", { ms: 3_000 });
+  await expect.poll(() => handle()?.health().inFlight, { timeout: 10_000 }).toBe(1);
+  const refused = await other.call("ask");
+  expect(JSON.stringify(refused)).toContain("no single call");
+  expect(one.asked).toEqual([]);
+  await one.close();
+  await slow;
 });

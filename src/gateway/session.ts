@@ -47,6 +47,7 @@ export class Session {
   #nextRequest = 0;
   readonly #at: string | undefined;
   readonly #charge: Charge;
+  readonly #atEnd: (() => void)[] = [];
 
   /** `send` reaches the client outside of any request; `at` names the replica, where a session may be at several. */
   constructor(
@@ -147,7 +148,13 @@ export class Session {
     for (const open of [...this.#requests.values()]) open.reject(fault);
     this.streams.endAll();
     for (const uri of [...this.subscriptions.keys()]) this.unsubscribe(uri);
+    for (const listener of this.#atEnd.splice(0)) listener();
     this.#charge.set(0);
+  }
+
+  onEnd(listener: () => void): void {
+    if (this.phase === "closed") listener();
+    else this.#atEnd.push(listener);
   }
 }
 
@@ -175,6 +182,9 @@ export class SessionConversation implements Conversation {
     this.#open = open;
   }
 
+  get session(): Session {
+    return this.#session;
+  }
   get clientCapabilities(): JsonObject {
     return this.#session.clientCapabilities;
   }

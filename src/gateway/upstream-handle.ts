@@ -2,7 +2,7 @@
 
 import { createHash } from "node:crypto";
 import { type ByteBudget, Fault } from "../mcp/index.js";
-import type { Forwards } from "../pipeline/index.js";
+import type { ClientSession, Forwards } from "../pipeline/index.js";
 import type { Principal } from "../policy/index.js";
 import type { ServerEntry } from "../storage/index.js";
 import type { Catalogue, Upstream, UpstreamChange } from "../upstream/index.js";
@@ -28,7 +28,8 @@ export interface UpstreamHandleServices {
   failed(link: UpstreamHandle, error: Error): void;
 }
 
-const MAX_USERS = 1_000;
+const MAX_CONNECTIONS = 1_000;
+const MAX_PROCESSES = 100;
 const FIRST_RETRY_MS = 1_000;
 /** To start a process that fails costs much, to connect costs little, and the store is back for every server at once. */
 const LAST_RETRY_MS = { process: 60_000, connection: 2_000, store: 1_000 };
@@ -46,7 +47,8 @@ export class UpstreamHandle implements RelayUpstream {
   readonly forwards: Forwards;
   readonly #services: UpstreamHandleServices;
   readonly #own: Upstream;
-  readonly #users = new Map<string, Upstream>();
+  /** Connections of users or of clients. */
+  readonly #callers = new Map<string, { readonly user: string; readonly upstream: Upstream }>();
   #stopListening: () => void;
   #retry: NodeJS.Timeout | undefined;
   #retryMs = FIRST_RETRY_MS;
@@ -79,35 +81,51 @@ export class UpstreamHandle implements RelayUpstream {
       prefix === "" && isAlone ? BARE : new Namespace(prefix === "" ? "" : `${prefix}.`, schemeFor(server));
     // An approval is for the server that was shown: the same name in front of another address is another binding.
     this.binding = `server:${server}#${createHash("sha256").update(JSON.stringify(entry)).digest("hex").slice(0, 16)}`;
-    const count = entry.auth?.per === "user" ? 1 : (entry.instances ?? 1);
+    const { instances } = entry;
+    const count = entry.auth?.per !== "user" && typeof instances === "number" ? instances : 1;
     this.#own = pool(Array.from({ length: count }, () => services.connect(server, entry, undefined)));
     this.#stopListening = this.#own.onChange((change) => this.#onUpstreamChange(change));
   }
 
-  upstream(principal: Principal): Upstream {
+  upstream(principal: Principal, session?: ClientSession): Upstream {
     // The call starts the server, so what it offers is read at the same time.
     if (!this.#isRead && this.#isLazy) void this.refresh();
-    if (this.entry.auth?.per !== "user") return this.#own;
+    const { auth, instances } = this.entry;
+    const isPerUser = auth?.per === "user";
+    const ofSession = instances === "per-session" ? session : undefined;
+    if (!isPerUser && instances !== "per-user" && instances !== "per-session") return this.#own;
     // An agent with a user's name is not that user: names of users have no `!`.
     const user = principal.user ?? `!${principal.agent}`;
-    let upstream = this.#users.get(user);
-    if (!upstream) {
-      if (this.#users.size >= MAX_USERS) {
-        const [oldest, idle] = [...this.#users].find(([, each]) => each.health().inFlight === 0) ?? [];
-        // Never the application's own: it may reach more than this user.
-        if (oldest === undefined) {
-          throw new Fault(
-            "TooMany",
-            `${MAX_USERS} users are calling server \`${this.server}\` at once; try again later`,
-          );
-        }
-        this.#users.delete(oldest);
-        void idle?.close();
-      }
-      upstream = this.#services.connect(this.server, this.entry, user);
-      this.#users.set(user, upstream);
-    }
+    const key = ofSession === undefined ? user : `${user}\n${ofSession.id}`;
+    const known = this.#callers.get(key);
+    if (known) return known.upstream;
+    this.#makeRoom();
+    const upstream = this.#services.connect(this.server, this.entry, isPerUser ? user : undefined);
+    this.#callers.set(key, { user, upstream });
+    ofSession?.onEnd(() => void this.#end(key, upstream));
     return upstream;
+  }
+
+  #makeRoom(): void {
+    const max = this.entry.command === undefined ? MAX_CONNECTIONS : MAX_PROCESSES;
+    if (this.#callers.size < max) return;
+    const [key, idle] = [...this.#callers].find(([, { upstream }]) => upstream.health().inFlight === 0) ?? [];
+    // Never the application's own: it may reach more than this caller.
+    if (key === undefined || idle === undefined) {
+      throw new Fault("TooMany", `${max} callers are calling server \`${this.server}\` at once; try again later`);
+    }
+    void this.#end(key, idle.upstream);
+  }
+
+  async #end(key: string, upstream: Upstream): Promise<void> {
+    if (this.#callers.get(key)?.upstream === upstream) this.#callers.delete(key);
+    await upstream.close();
+  }
+
+  /** How many connections or processes there are. */
+  get instances(): number {
+    const { instances } = this.entry;
+    return this.#callers.size + (typeof instances === "number" ? instances : 1);
   }
 
   health(): ReturnType<Upstream["health"]> {
@@ -154,21 +172,20 @@ export class UpstreamHandle implements RelayUpstream {
 
   /** This user's credential is another one now, or gone. */
   async forget(user: string): Promise<void> {
-    const upstream = this.#users.get(user);
-    this.#users.delete(user);
-    await upstream?.close();
+    const own = [...this.#callers].filter(([, each]) => each.user === user);
+    await Promise.all(own.map(([key, { upstream }]) => this.#end(key, upstream)));
   }
 
   /** Any user's credential may be another one now. */
   async forgetAll(): Promise<void> {
-    for (const user of [...this.#users.keys()]) await this.forget(user);
+    await Promise.all([...this.#callers].map(([key, { upstream }]) => this.#end(key, upstream)));
   }
 
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#retry);
     this.#stopListening();
-    await Promise.all([this.#own, ...this.#users.values()].map((upstream) => upstream.close()));
+    await Promise.all([this.#own.close(), this.forgetAll()]);
   }
 
   /** Undefined when nothing of it was accepted before. */

@@ -259,7 +259,7 @@ export function object<F extends Fields>(about: string, fields: F): Shape<Object
 export function wordOr<W extends string, M>(word: Shape<W>, map: Shape<M>): Shape<W | M> {
   return {
     schema: { description: word.schema.description as string, anyOf: [word.schema, map.schema] },
-    check: (value, path, problems) => (typeof value === "object" ? map : word).check(value, path, problems),
+    check: (value, path, problems) => (typeof value === "string" ? word : map).check(value, path, problems),
   };
 }
 

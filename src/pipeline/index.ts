@@ -26,6 +26,7 @@ export {
 } from "./route.js";
 export {
   type CallRequest,
+  type ClientSession,
   type Conversation,
   DEFAULT_GATEWAY_LIMITS,
   type GatewayLimits,

@@ -193,8 +193,15 @@ export interface Relayed {
   relay(context: RunContext): Promise<JsonObject | RawResult>;
 }
 
+/** `ClientSession` is the session of a client whose revision has sessions. */
+export interface ClientSession {
+  readonly id: string;
+  onEnd(listener: () => void): void;
+}
+
 /** `Conversation` reaches the caller while its call runs. */
 export interface Conversation {
+  readonly session?: ClientSession;
   readonly clientCapabilities: JsonObject;
   readonly logLevel: LogLevel | undefined;
   /** A notification that belongs to this call. False when the reader is slow. */

@@ -193,6 +193,8 @@ export interface ServerFacts extends Omit<UpstreamHealth, "lastError" | "retryAt
   readonly app: string;
   readonly server: string;
   readonly tools: number;
+  /** Processes or connections. */
+  readonly instances: number;
   readonly lastError: { readonly at: string; readonly message: string } | undefined;
 }
 
@@ -205,6 +207,7 @@ export function serverFacts(applications: Applications, replica: string): Server
         app: servedApplication.id,
         server: link.server,
         tools: servedApplication.toolsOf(link.server),
+        instances: link.instances,
         ...health,
         lastError: lastError && { at: new Date(lastError.at).toISOString(), message: lastError.message },
       };

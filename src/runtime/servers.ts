@@ -79,6 +79,7 @@ export function serverConnector(options: ServerConnectOptions) {
         name: server,
         target: entry.openapi === undefined || !("url" in target) ? target : apiTarget(target.url, entry.openapi),
         clientInfo: { name: "portcullis", version: VERSION },
+        ...(entry.revision === undefined ? {} : { revision: entry.revision }),
         // Callers are asked through us; what a caller cannot do is refused there.
         clientCapabilities: { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} },
         ...(credentials ? { credentials } : {}),

@@ -16,6 +16,7 @@ import {
   required,
   type Shape,
   type ShapeProblem,
+  SUPPORTED_VERSIONS,
   textShape,
   wordOr,
 } from "../mcp/index.js";
@@ -73,8 +74,13 @@ export interface ServerEntry {
   readonly auth?: ServerAuth | undefined;
   /** In front of its tools' names; "" for none. The server's own name unless given. */
   readonly prefix?: string | undefined;
-  /** How many processes or connections share the work. */
-  readonly instances?: number | undefined;
+  /**
+   * How many processes or connections share the work; or one for each user, or for each session of a client (for each
+   * caller where the client's revision has no sessions). `shared`, which is 1, unless given.
+   */
+  readonly instances?: number | "shared" | "per-user" | "per-session" | undefined;
+  /** The only MCP revision that is spoken with the server; found out unless given. */
+  readonly revision?: string | undefined;
   /**
    * When the process of a `command` is started: by the first call, where its definitions are known (`lazy`, unless
    * given), or with its application (`eager`).
@@ -320,6 +326,9 @@ const openapi: Shape<OpenApiEntry> = object("the document of an HTTP API whose o
   ),
 });
 
+/** Spoken with servers alone. */
+const FIRST_REVISION = "2024-11-05";
+
 const server: Shape<ServerEntry> = object("a downstream MCP server", {
   command: optional(line("the program of a stdio server")),
   args: optional(list("its arguments", textShape("an argument", { max: MAX_TEXT }), { max: 256 })),
@@ -359,7 +368,13 @@ const server: Shape<ServerEntry> = object("a downstream MCP server", {
       patternSays: "must be names joined by dots, or empty",
     }),
   ),
-  instances: optional(count("how many share the work", 64)),
+  instances: optional(
+    wordOr(
+      oneOf("one for all, for each user, or for each session of a client", ["shared", "per-user", "per-session"]),
+      count("how many share the work", 64),
+    ),
+  ),
+  revision: optional(oneOf("the only MCP revision that is spoken with it", [...SUPPORTED_VERSIONS, FIRST_REVISION])),
   start: optional(oneOf("when its process is started: by the first call, or with its application", ["eager", "lazy"])),
   idleStopMs: optional(
     integer("a process that was not used for so long is stopped until the next call; 0 for never", {

@@ -100,6 +100,7 @@ function describeServer(facts: ServerFacts): string {
     ["by", `${facts.transport}${facts.pid === undefined ? "" : `, process ${facts.pid}`}`],
     ["revision", facts.revision],
     ["tools", String(facts.tools)],
+    ["instances", String(facts.instances)],
     ["calls", `${counts.calls}: ${counts.results} answered, ${counts.errors} refused by it, ${failed}`],
     [
       "malformed",

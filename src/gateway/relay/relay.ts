@@ -5,6 +5,7 @@
 import { Fault, type JsonObject, type JsonValue } from "../../mcp/index.js";
 import type { InputRequest, LogLevel } from "../../mcp/server/index.js";
 import {
+  type ClientSession,
   type Forwards,
   InputRequired,
   isLogLevel,
@@ -40,8 +41,8 @@ export interface RelayUpstream {
   readonly binding: string;
   /** A key registered it, not the operator. */
   readonly isRegistered: boolean;
-  /** Where a server authenticates users, each has a connection of its own. */
-  upstream(principal: Principal): Upstream;
+  /** Where a server authenticates users, or keeps something for each client, each has a connection of its own. */
+  upstream(principal: Principal, session: ClientSession | undefined): Upstream;
   readonly namespace: Namespace;
   /** Fields beside the arguments that the operator lets through to it. */
   readonly forwards: Forwards;
@@ -164,7 +165,7 @@ async function answered(
     const shown = await context.permitted(asked.requests, false);
     throw new InputRequired(shown, { state: asked.state } as JsonValue, asked.rest);
   }
-  const upstream = link.upstream(context.grant.principal);
+  const upstream = upstreamFor(link, context);
   let state = before;
   let responses: JsonObject | undefined;
   for (let round = 0; round < MAX_ROUNDS; round++) {
@@ -178,6 +179,16 @@ async function answered(
     state = { state: asked.state };
   }
   throw new Fault("ToolExecution", `server \`${link.server}\` sent requests more than ${MAX_ROUNDS} times in one call`);
+}
+
+function upstreamFor(link: RelayUpstream, { grant, request }: RunContext): Upstream {
+  return link.upstream(grant.principal, request.conversation.session);
+}
+
+/** A revision without sessions does not tell the clients of one principal apart. */
+function clientOf({ grant, request }: RunContext): string {
+  const { agent, user = "" } = grant.principal;
+  return request.conversation.session?.id ?? `${agent}\n${user}`;
 }
 
 async function askAll(context: RunContext, requests: Readonly<Record<string, InputRequest>>): Promise<JsonObject> {
@@ -232,7 +243,7 @@ async function firstTurn(
   const hooks = hooksFor(context, lacks, ask, exchange);
   const responses = context.round.responses;
   const call = callOf(outgoing, context, before, responses, hooks);
-  const upstream = link.upstream(context.grant.principal);
+  const upstream = upstreamFor(link, context);
   exchange.begin(() => begun(context, upstream, { ...call, cancel: exchange.cancel }));
   return turned(link, exchange, await exchange.next(link.suspended.newId()));
 }
@@ -329,6 +340,7 @@ function callOf(
     ...(outgoing.headers ? { headers: outgoing.headers } : {}),
     capabilities: capabilitiesText(context.clientCapabilities),
     ...(logLevel === undefined ? {} : { logLevel }),
+    client: clientOf(context),
     // The gateway's own clock runs; when it stops the call, the server gets a cancellation.
     timeoutMs: 0,
     cancel: request.cancel,

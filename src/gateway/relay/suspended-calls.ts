@@ -105,7 +105,10 @@ export class SuspendedExchange {
       });
       const answer = await Promise.race([running, asked]);
       this.#asked = undefined;
-      if (answer) return { answer };
+      if (answer) {
+        this.#rejectRequests(new Fault("Cancelled", "the call has ended"));
+        return { answer };
+      }
     }
     this.#output = undefined;
     const requests = Object.fromEntries([...this.#requests.values()].map(({ key, request }) => [key, request]));
@@ -115,6 +118,10 @@ export class SuspendedExchange {
   end(fault: Fault): void {
     this.resume();
     this.cancel.abort(fault);
+    this.#rejectRequests(fault);
+  }
+
+  #rejectRequests(fault: Fault): void {
     for (const request of this.#requests.values()) request.reject(fault);
     this.#requests.clear();
   }

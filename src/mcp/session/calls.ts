@@ -65,7 +65,7 @@ export class Calls {
   readonly #questions: ClientRequests;
   readonly #pending: PendingTable;
   readonly #listens = new Map<number, ListenEvents>();
-  readonly #abandoned = new Map<number, number>();
+  readonly #abandoned = new Map<number, Abandoned>();
   readonly #nonsense: ByteRate;
   readonly #unowned: ByteRate;
   #isHopeless = false;
@@ -270,29 +270,42 @@ export class Calls {
 
   /** The one request that a message without a name can be about: none other is in flight, and none was just given up. */
   #only(): PendingRequest | undefined {
-    if (this.#pending.size - this.#listens.size !== 1 || this.#someAbandoned()) return undefined;
+    if (this.#pending.size - this.#listens.size !== 1 || this.#abandonedByOther(undefined)) return undefined;
     for (const pending of this.#pending) if (!this.#listens.has(pending.id)) return pending;
     return undefined;
   }
 
-  /** The same among what callers asked for: our own lists are made for no caller, and no server asks anything for them. */
+  /**
+   * The same among what callers asked for: our own lists are made for no caller, and no server asks anything for them. Of
+   * several calls of one client the one that was asked least, the oldest first.
+   */
   #onlyCall(): PendingRequest | undefined {
-    const inFlight = this.#pending.size - this.#listens.size;
-    if (inFlight === 0 || inFlight > 1 + SLOTS_OF_OUR_OWN || this.#someAbandoned()) return undefined;
     let only: PendingRequest | undefined;
     for (const pending of this.#pending) {
       if (!MADE_FOR_CALLERS.has(pending.call.method)) continue;
-      if (only) return undefined;
-      only = pending;
+      if (only === undefined) only = pending;
+      else if (!isSameClient(only.call.client, pending.call.client)) return undefined;
+      else if (isBefore(pending, only)) only = pending;
     }
-    return only;
+    return only === undefined || this.#abandonedByOther(only.call.client) ? undefined : only;
   }
 
-  #someAbandoned(): boolean {
+  /** Another call in flight of the same client. */
+  #callLike({ call }: PendingRequest): PendingRequest | undefined {
+    let found: PendingRequest | undefined;
+    for (const pending of this.#pending) {
+      const isLike = MADE_FOR_CALLERS.has(pending.call.method) && isSameClient(call.client, pending.call.client);
+      if (isLike && (found === undefined || isBefore(pending, found))) found = pending;
+    }
+    return found;
+  }
+
+  /** A call of another client was just given up, and the server may still speak for it. */
+  #abandonedByOther(client: string | undefined): boolean {
     const now = performance.now();
-    for (const [id, until] of this.#abandoned) {
-      if (until > now) return true;
-      this.#abandoned.delete(id);
+    for (const [id, abandoned] of this.#abandoned) {
+      if (abandoned.until <= now) this.#abandoned.delete(id);
+      else if (!isSameClient(client, abandoned.client)) return true;
     }
     return false;
   }
@@ -300,20 +313,21 @@ export class Calls {
   readonly #onOver: OnOver = (pending, gaveUp) => {
     if (this.#pending.remove(pending) && isOwn(pending)) this.#ownRequests--;
     const isListen = this.#listens.delete(pending.id);
-    this.#questions.endOf(pending);
+    if (pending.questions > 0)
+      this.#questions.endOf(pending, gaveUp === undefined ? this.#callLike(pending) : undefined);
     if (gaveUp === undefined) return;
-    if (!isListen && pending.delivered) this.#abandon(pending.id);
+    if (!isListen && pending.delivered) this.#abandon(pending);
     this.#events.gaveUp(pending, gaveUp);
   };
 
-  #abandon(id: number): void {
+  #abandon({ id, call }: PendingRequest): void {
     if (this.#abandoned.size >= MAX_ABANDONED) {
       for (const oldest of this.#abandoned.keys()) {
         this.#abandoned.delete(oldest);
         break;
       }
     }
-    this.#abandoned.set(id, performance.now() + ABANDONED_MS);
+    this.#abandoned.set(id, { until: performance.now() + ABANDONED_MS, client: call.client });
   }
 
   #countNonsense(why: string): void {
@@ -330,6 +344,19 @@ export class Calls {
     this.#isHopeless = true;
     this.#events.hopeless(nonsense(this.#around.server, why));
   }
+}
+
+interface Abandoned {
+  readonly until: number;
+  readonly client: string | undefined;
+}
+
+function isBefore(one: PendingRequest, other: PendingRequest): boolean {
+  return one.asked === other.asked ? one.id < other.id : one.asked < other.asked;
+}
+
+function isSameClient(one: string | undefined, other: string | undefined): boolean {
+  return one !== undefined && one === other;
 }
 
 /** The listen request that a notification names. */

@@ -9,7 +9,7 @@ const METHODS: ReadonlySet<string> = new Set(["sampling/createMessage", "elicita
 const NO_TRACE = "0".repeat(32);
 
 interface Open {
-  readonly owner: PendingRequest | undefined;
+  owner: PendingRequest | undefined;
   readonly stop: AbortController;
 }
 
@@ -51,10 +51,19 @@ export class ClientRequests {
     for (const id of this.#open.keys()) this.withdraw(id);
   }
 
-  /** The call is over: answers to what was asked for it are not awaited. */
-  endOf(owner: PendingRequest): void {
-    if (owner.questions === 0) return;
-    for (const open of this.#open.values()) if (open.owner === owner) open.stop.abort();
+  /**
+   * The call is over: answers to what was asked for it are not awaited. Another call of the same client takes them over:
+   * the server may have asked for that one.
+   */
+  endOf(owner: PendingRequest, other: PendingRequest | undefined): void {
+    for (const open of this.#open.values()) {
+      if (open.owner !== owner) continue;
+      if (other === undefined) open.stop.abort();
+      else {
+        open.owner = other;
+        other.pause();
+      }
+    }
   }
 
   #refusal(request: Request, owner: PendingRequest | undefined): Fault | undefined {
@@ -81,18 +90,16 @@ export class ClientRequests {
     const { questionMs } = this.#around.timeouts;
     const stop = new AbortController();
     const timer = setTimeout(() => stop.abort(), questionMs);
-    const open = { owner, stop };
+    const open: Open = { owner, stop };
     this.#open.set(request.id, open);
     owner?.pause();
     const isOpen = (): boolean => this.#open.get(request.id) === open;
     try {
-      const ask = this.#answer ?? (owner?.call.hooks?.ask as AnswerRequest);
       const stopped = new Promise<never>((_, reject) => {
         const late = new Fault("Cancelled", `not answered within ${questionMs} ms, or the call has ended`);
         stop.signal.addEventListener("abort", () => reject(late));
       });
-      const params = isJsonObject(request.params) ? request.params : {};
-      const result = await Promise.race([ask(request.method as QuestionMethod, params, stop.signal), stopped]);
+      const result = await this.#answered(request, open, stopped);
       if (isOpen()) this.#sendResult(request.id, result);
     } catch (error) {
       const fault = error instanceof Fault ? error : new Fault("InternalError", "the question could not be answered");
@@ -100,7 +107,21 @@ export class ClientRequests {
     } finally {
       clearTimeout(timer);
       if (isOpen()) this.#open.delete(request.id);
-      owner?.resume();
+      open.owner?.resume();
+    }
+  }
+
+  /** Asked again for the call that took the question over, where the first one can no longer answer. */
+  async #answered(request: Request, open: Open, stopped: Promise<never>): Promise<JsonObject> {
+    const params = isJsonObject(request.params) ? request.params : {};
+    for (;;) {
+      const { owner, stop } = open;
+      const ask = this.#answer ?? (owner?.call.hooks?.ask as AnswerRequest);
+      try {
+        return await Promise.race([ask(request.method as QuestionMethod, params, stop.signal), stopped]);
+      } catch (error) {
+        if (stop.signal.aborted || open.owner === owner) throw error;
+      }
     }
   }
 

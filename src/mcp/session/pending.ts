@@ -17,8 +17,9 @@ export class PendingRequest {
   over = false;
   /** HTTP: the exchange that the answer comes in. */
   exchange: { abort(): void; readonly status?: number } | undefined = undefined;
-  /** Questions of the server that wait for their answer. */
+  /** Questions of the server that wait for their answer, and all that there were. */
   questions = 0;
+  asked = 0;
   readonly #around: SessionContext;
   readonly #onOver: OnOver;
   #resolve!: (answer: SessionAnswer) => void;
@@ -83,6 +84,7 @@ export class PendingRequest {
 
   /** The server waits for us, so its clock stands still. */
   pause(): void {
+    this.asked++;
     if (this.questions++ > 0 || this.#timer === undefined) return;
     clearTimeout(this.#timer);
     this.#timer = undefined;

@@ -22,6 +22,11 @@ export interface SessionCall {
   readonly capabilities?: string;
   /** The level of log messages wanted for this call; 2026-07-28 alone. */
   readonly logLevel?: string;
+  /**
+   * The client that the call is made for. What a server on a shared connection says while several calls of one client are
+   * in flight, and of no other, goes to that client.
+   */
+  readonly client?: string;
   /** From now to the answer; stands still while a question waits for its answer. 0: the caller keeps the time. */
   readonly timeoutMs: number;
   /** Progress starts the clock again, but the whole call may not take longer than this. */
