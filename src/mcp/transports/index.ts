@@ -4,7 +4,6 @@ export { ByteStore } from "./bytes.js";
 export { Connections, type Evictable } from "./connections.js";
 export * from "./http.js";
 export * from "./memory.js";
-export { loadPool } from "./pool.js";
 export { SseReader } from "./sse.js";
 export * from "./stdio.js";
 export * from "./tcp.js";

@@ -3,7 +3,7 @@
 import { quoteString } from "../cedar/language/scan.js";
 import type { FlowLabels } from "./labels.js";
 
-export const FLOW_RULES_FILE = "flow.cedar (shipped)";
+const FLOW_RULES_FILE = "flow.cedar (shipped)";
 
 /** The rules for an application with these labels, by file name; none where the operator wrote `rules: none`. */
 export function flowRules(labels: FlowLabels | undefined): Readonly<Record<string, string>> {
