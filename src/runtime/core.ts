@@ -16,7 +16,7 @@ import {
   type CoreApplication,
   type CoreServices,
   CoreSettingsError,
-  coreCheck,
+  coreChecks,
   coreTools,
   historyOf,
   repositoryDirectory,
@@ -65,11 +65,11 @@ export function coreFor(options: CoreOptions) {
       protectedPaths: options.protectedPaths,
     };
     const allowed = matcher(document.permissions ?? []);
-    const { tools, check } = usableTools(app, services, options.telemetry.log);
+    const { tools, checks } = usableTools(app, services, options.telemetry.log);
     const builtIn = tools.filter(({ definition: { name } }) => has(moduleOf(name)));
     return {
       tools: [...builtIn, ...ownTools(application, options)].filter(({ definition: { name } }) => allowed(name)),
-      checks: [check],
+      checks,
       close: async () => {
         await sandbox?.close();
       },
@@ -105,7 +105,7 @@ export function usableTools(
   app: CoreApplication,
   services: CoreServices,
   log: Pick<Logger, "error">,
-): { tools: Tool[]; check: Check } {
+): { tools: Tool[]; checks: Check[] } {
   let rest = app;
   for (const modules of APART) {
     const alone = Object.fromEntries([["id", app.id], ...modules.map((each) => [each, app[each]])]) as CoreApplication;
@@ -117,7 +117,7 @@ export function usableTools(
       rest = { ...rest, ...Object.fromEntries(modules.map((each) => [each, undefined])) };
     }
   }
-  return { tools: coreTools(rest, services), check: coreCheck(rest, services) };
+  return { tools: coreTools(rest, services), checks: coreChecks(rest, services) };
 }
 
 /** Modules of a Core server; an App or Community server loads none of them. */

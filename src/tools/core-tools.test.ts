@@ -17,7 +17,7 @@ import { createDialer, createOutbound } from "../upstream/index.js";
 import {
   applicationValues,
   type CoreApplication,
-  coreCheck,
+  coreChecks,
   coreTools,
   historyOf,
   repositoryDirectory,
@@ -81,7 +81,7 @@ async function client(id: string): Promise<Client> {
   const policy = loadPolicy([{ file: "all", text: "permit (principal, action, resource);" }], toolSummaries(server));
   const endpoint = createGateway({
     server,
-    gate: createGate({ policy, checks: [coreCheck(app, services)] }),
+    gate: createGate({ policy, checks: coreChecks(app, services) }),
     identify: localIdentity({ app: id, agent: "agent" }),
     telemetry,
   });

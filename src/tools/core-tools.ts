@@ -41,13 +41,15 @@ function commandTools(owner: ToolOwner, policy: Policy, services: CoreServices):
 
 // The application's allow list as a check of the gate: a call that it denies never reaches a tool.
 
-/** For calls of this application; executing checks again. */
-export function coreCheck(app: CoreApplication, services: Pick<CoreServices, "protectedPaths">): Check {
+/** For calls of this application; executing checks again. None where it has no allow list. */
+export function coreChecks(app: CoreApplication, services: Pick<CoreServices, "protectedPaths">): Check[] {
   const policy = hostPolicyOf(app, services);
-  return ({ principal, target, arguments: args }) => {
-    if (policy === undefined || principal.app !== app.id || target.type !== "Tool") return PERMIT;
+  if (policy === undefined) return [];
+  const check: Check = ({ principal, target, arguments: args }) => {
+    if (principal.app !== app.id || target.type !== "Tool") return PERMIT;
     const decision =
       target.name === EXECUTE_COMMAND ? decideCommand(policy, args) : decideFilesystem(policy, target.name, args);
     return decision === undefined ? PERMIT : hostCheckResult(decision);
   };
+  return [check];
 }

@@ -1,7 +1,7 @@
 // The core tools: modules that plug in for one application at a time.
 
 export { type CoreApplication, type CoreServices, CoreSettingsError } from "./application.js";
-export { coreCheck, coreTools } from "./core-tools.js";
+export { coreChecks, coreTools } from "./core-tools.js";
 export { hostCheckResult, hostFault, outputProgress } from "./host/adapter.js";
 export { hostPolicyParts, type SharedDirectory, sharedDirectories } from "./host/policy.js";
 export type { LlmSettings, UsageRecord } from "./llm/settings.js";

@@ -9,7 +9,7 @@ import {
   type ToolSummary,
 } from "../../policy/index.js";
 import type { ApplicationDocument } from "../../storage/index.js";
-import { CoreSettingsError, coreCheck } from "../../tools/index.js";
+import { CoreSettingsError, coreChecks } from "../../tools/index.js";
 
 /** Stands for the tools of the application, which are not known here; rules about tools are checked against it. */
 const ANY_TOOL: ToolSummary = { name: "any.tool", server: "any", inputSchema: {} };
@@ -31,7 +31,7 @@ export function sourcesOf(policies: Readonly<Record<string, string>>): PolicySou
 
 export function unusableHere(app: string, { filesystem, linux }: ApplicationDocument): string | undefined {
   try {
-    coreCheck({ id: app, filesystem, linux }, {});
+    coreChecks({ id: app, filesystem, linux }, {});
     return undefined;
   } catch (error) {
     if (!(error instanceof CoreSettingsError)) throw error;

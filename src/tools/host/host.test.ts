@@ -14,9 +14,9 @@ import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import { Sandbox } from "../../host/index.js";
 import type { JsonObject } from "../../mcp/index.js";
-import type { Intent, PolicyInput } from "../../policy/index.js";
+import { type Intent, PERMIT, type PolicyInput } from "../../policy/index.js";
 import { type Calling, callTool, ruleOf } from "../fixtures/calling.js";
-import { type CoreApplication, CoreSettingsError, coreCheck, coreTools } from "../index.js";
+import { type CoreApplication, CoreSettingsError, coreChecks, coreTools } from "../index.js";
 
 const base = realpathSync(mkdtempSync(join(tmpdir(), "core-host-")));
 const sandboxes: Sandbox[] = [];
@@ -60,7 +60,7 @@ function application(id: string, more: { linux?: JsonObject; filesystem?: JsonOb
   const protectedPaths = [join(base, "state")];
   const services = { log: { log: () => undefined }, sandbox, protectedPaths };
   const tools = coreTools(app, services);
-  const check = coreCheck(app, services);
+  const [check = () => PERMIT] = coreChecks(app, services);
   const call = (name: string, args: JsonObject, calling: Calling = {}) =>
     callTool(tools, `core.${name}`, args, { app: id, ...calling });
   const ask = (name: string, args: JsonObject, as = id) =>
