@@ -163,6 +163,7 @@ describe("the catalog", () => {
     const catalog = await catalogCommand(["--key-env", "KEY"]);
     expect([catalog.code, catalog.err]).toEqual([0, ""]);
     expect((JSON.parse(catalog.out) as Entries).tools.map(({ name }) => name)).toContain("local.s.sum");
+    expect(catalog.out.split("\n").length).toBeGreaterThan(20);
     const openapi = await catalogCommand(["--key-env", "KEY", "--openapi"]);
     expect(JSON.parse(openapi.out)).toMatchObject({ openapi: "3.1.0", paths: { "/tools/up.h.sum": {} } });
     const denied = await catalogCommand([]);

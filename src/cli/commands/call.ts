@@ -69,7 +69,8 @@ export function addCallCommands(program: Command): void {
     .option("--url <url>", "URL of the server; the key selects the application", DEFAULT_URL)
     .option(...KEY)
     .action(async (options: Reaching & { openapi?: boolean }) => {
-      process.stdout.write(`${await documentOf(options, options.openapi ? "openapi.json" : "catalog.json")}\n`);
+      const text = await documentOf(options, options.openapi ? "openapi.json" : "catalog.json");
+      process.stdout.write(`${JSON.stringify(JSON.parse(text), null, 2)}\n`);
     });
   program
     .command("call <tool> [arguments]")
