@@ -1,7 +1,7 @@
 // What a gateway still serves when far more arrives than it can serve. Each round measures, one after the other and with
 // the same connections open: a quiet application alone, the capacity (64 calls in flight, closed loop), the goodput
 // under open-loop arrivals at a multiple of that capacity, and the quiet application beside those arrivals.
-//   npm run build && node bench/overload.mjs [--rounds 3] [--seconds 6] [--times 10] [--connections 8000] [--quiet 4]
+//   npm run build && node bench/overload.mjs [--rounds 3] [--seconds 6] [--times 10] [--connections 8000] [--quiet 4] [--pin]
 import { execFileSync, fork } from "node:child_process";
 import { availableParallelism, getPriority, setPriority } from "node:os";
 import { join } from "node:path";
@@ -15,6 +15,7 @@ const { values: options } = parseArgs({
     times: { type: "string", default: "10" },
     connections: { type: "string", default: "8000" },
     quiet: { type: "string", default: "4" },
+    pin: { type: "boolean", default: false },
   },
 });
 const [rounds, seconds, times, connections, quiet] = ["rounds", "seconds", "times", "connections", "quiet"].map(
@@ -28,10 +29,10 @@ const LOWER_PRIORITY = 5;
 const SETTLE_MS = 2_000;
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** The gateway has a core of its own in every phase; servers and clients share the others. */
+/** With `--pin` the gateway and its threads have a core of their own in every phase; servers and clients share the others. */
 function pin(pid, isGateway) {
   const cores = availableParallelism();
-  if (cores < 2) return false;
+  if (!options.pin || cores < 2) return false;
   try {
     execFileSync("taskset", ["-a", "-cp", isGateway ? "0" : `1-${cores - 1}`, String(pid)], { stdio: "ignore" });
     return true;
