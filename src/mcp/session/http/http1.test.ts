@@ -72,6 +72,20 @@ describe("an HTTP answer", () => {
     expect(read(of("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"), true)).toMatchObject({ isOver: true, body: "" });
   });
 
+  it.each([
+    ["a header of white space that ends in a control character", `x:${" ".repeat(16_000)}\x01`],
+    ["a header name without an end", "x".repeat(16_000)],
+  ])("an HTTP answer with %s is refused at once", (_with, header) => {
+    expect(() => read(of(`HTTP/1.1 200 OK\r\n${header}\r\n\r\n`))).toThrow("not well formed");
+  });
+
+  it("an HTTP answer with much white space in a header is read at once", () => {
+    const { headers } = read(of(`HTTP/1.1 200 OK\r\nx:${" ".repeat(7_000)}a${" ".repeat(8_000)}\r\n\r\n`));
+    expect(headers.x).toBe("a");
+    const list = `connection:${" \t".repeat(7_000)}x`;
+    expect(read(of(`HTTP/1.1 200 OK\r\n${list}\r\ncontent-length: 0\r\n\r\n`)).isOver).toBe(true);
+  });
+
   it("an HTTP answer may repeat a header, and each value is there", () => {
     const { headers } = read(of("HTTP/1.1 200 OK\r\ncontent-length: 0\r\nSet-Cookie: a\r\nset-cookie: b \r\n\r\n"));
     expect(headers["set-cookie"]).toEqual(["a", "b"]);

@@ -231,7 +231,8 @@ function tooLongHead(): Error {
 }
 
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: [\t\x20-\x7e\x80-\xff]*)?$/;
-const FIELD = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*?)[ \t]*$/;
+const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 const LENGTH = /^\d{1,15}$/;
 
 /** Of these the first one counts, as for Node; of others all are kept. */
@@ -243,14 +244,29 @@ function readHead(text: string): Head {
   if (code === undefined) throw new Error("its answer does not begin as an HTTP answer does");
   const headers: Record<string, string | string[] | undefined> = Object.create(null);
   for (const line of lines) {
-    const [, name, value] = FIELD.exec(line) ?? [];
-    if (name === undefined || value === undefined) throw new Error("a header of its answer is not well formed");
+    const colon = line.indexOf(":");
+    const name = line.slice(0, Math.max(0, colon));
+    if (!FIELD_NAME.test(name) || !FIELD_VALUE.test(line)) throw new Error("a header of its answer is not well formed");
+    const value = withoutSpace(line.slice(colon + 1));
     const lower = name.toLowerCase();
     const before = headers[lower];
     if (before === undefined) headers[lower] = value;
     else if (!FIRST_COUNTS.has(lower)) headers[lower] = [...(typeof before === "string" ? [before] : before), value];
   }
   return { status: Number(code), headers, ...framingOf(headers), ...lifeOf(headers, minor === "1") };
+}
+
+/** Without white space at both ends; in one pass, because a server chooses the length. */
+function withoutSpace(text: string): string {
+  let from = 0;
+  let to = text.length;
+  while (from < to && isSpace(text.charCodeAt(from))) from++;
+  while (to > from && isSpace(text.charCodeAt(to - 1))) to--;
+  return text.slice(from, to);
+}
+
+function isSpace(code: number): boolean {
+  return code === 0x20 || code === 0x09;
 }
 
 function framingOf(headers: AnswerHeaders): Pick<Head, "framing" | "length"> {
@@ -268,11 +284,7 @@ function framingOf(headers: AnswerHeaders): Pick<Head, "framing" | "length"> {
 }
 
 function lifeOf(headers: AnswerHeaders, isNew: boolean): Pick<Head, "keepsOpen" | "keepAliveMs"> {
-  const said = [headers.connection ?? ""]
-    .flat()
-    .join(",")
-    .toLowerCase()
-    .split(/[ \t]*,[ \t]*/);
+  const said = [headers.connection ?? ""].flat().join(",").toLowerCase().split(",").map(withoutSpace);
   const keepsOpen = !said.includes("close") && (isNew || said.includes("keep-alive"));
   const hint = /(?:^|[,;\s])timeout=(\d{1,9})/i.exec([headers["keep-alive"] ?? ""].flat().join(","));
   const keepAliveMs = hint === null ? undefined : Number(hint[1]) * 1_000;
