@@ -21,13 +21,14 @@ const { values: options } = parseArgs({
 const echo = fork(join(import.meta.dirname, "targets", "echo.mjs"));
 const DOWNSTREAM = await new Promise((resolve) => echo.once("message", ({ url }) => resolve(url)));
 const common = { revision: "2025-11-25", expect: "text" };
+const KEYED = "1";
 const HTTP = [
   { ...common, name: "bare proxy", file: "proxy.mjs", env: { DOWNSTREAM } },
-  { ...common, name: "gateway, HTTP", file: "gateway.mjs", env: { DOWNSTREAM }, floor: "bare proxy" },
+  { ...common, name: "gateway, HTTP", file: "gateway.mjs", env: { DOWNSTREAM, KEYED }, floor: "bare proxy" },
 ];
 const STDIO = [
   { ...common, name: "bare bridge", file: "bridge.mjs" },
-  { ...common, name: "gateway, stdio", file: "gateway.mjs", env: { DOWNSTREAM: "" }, floor: "bare bridge" },
+  { ...common, name: "gateway, stdio", file: "gateway.mjs", env: { DOWNSTREAM: "", KEYED }, floor: "bare bridge" },
 ];
 const few = { DOWNSTREAM, APPS: "10", KEYS: "100" };
 const many = { DOWNSTREAM, APPS: "1000", KEYS: "10000" };

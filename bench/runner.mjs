@@ -31,8 +31,8 @@ export async function startTarget(target) {
     stdio: ["ignore", "inherit", "inherit", "ipc"],
     env: { ...process.env, ...target.env },
   });
-  const { url } = await once(child);
-  return { ...target, child, url, total: 0 };
+  const { url, headers } = await once(child);
+  return { ...target, child, url, headers, total: 0 };
 }
 
 export async function measure(target, concurrency, options) {
@@ -43,6 +43,7 @@ export async function measure(target, concurrency, options) {
     warmupSeconds: Number(options.warmup),
     revision: target.revision,
     expect: target.expect,
+    headers: target.headers,
   };
   const load = fork(join(here, "load.mjs"), [JSON.stringify(settings)]);
   await once(load);

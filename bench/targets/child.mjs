@@ -14,5 +14,5 @@ export function ready(url, more = {}) {
       process.exit(0);
     }
   });
-  process.send({ url });
+  process.send({ url, headers: more.headers ?? {} });
 }

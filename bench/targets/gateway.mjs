@@ -1,7 +1,9 @@
 // Portcullis as a gateway, with shipped defaults: an application in the store, a policy that reads the argument,
-// validation, and the ledger on a real disk. APPS and KEYS fill the store with others.
+// validation, and the ledger on a real disk. APPS and KEYS fill the store with others. With KEYED the load comes with an
+// API key as callers do; without it as the local user, or as the application that a header names.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { createKey } from "../../dist/auth/index.js";
 import { read } from "../../dist/ledger/index.js";
 import { keysOrLocal } from "../../dist/runtime/identity.js";
 import { startGateway } from "../../dist/runtime/start.js";
@@ -47,6 +49,12 @@ for (let i = 0; i < Number(process.env.KEYS ?? 0); i++) {
     "bench",
   );
 }
+const headers = {};
+if (process.env.KEYED) {
+  const request = { app: "local", name: "bench", permissions: ["invoke(*)", "list"] };
+  const { token } = await createKey(storage.keys, request, "bench");
+  headers.authorization = `Bearer ${token}`;
+}
 await storage.close();
 const identity = keysOrLocal({ localApp: "local", isLoopback: true });
 const runtime = await startGateway({
@@ -71,6 +79,7 @@ const runtime = await startGateway({
   },
 });
 ready(runtime.listeners[0].url, {
+  headers,
   stop: async () => {
     await runtime.close();
     let decisions = 0;

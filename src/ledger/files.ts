@@ -61,6 +61,7 @@ export interface LedgerFs {
 
 class NodeFile implements LedgerFile {
   readonly #fd: number;
+  readonly #link: string;
   /** Writes return when they are durable, so that `sync` has nothing left to do. */
   readonly #writesAreDurable: boolean;
   #identity: string | undefined;
@@ -69,6 +70,7 @@ class NodeFile implements LedgerFile {
 
   constructor(fd: number, writesAreDurable: boolean) {
     this.#fd = fd;
+    this.#link = `/proc/self/fd/${fd}`;
     this.#writesAreDurable = writesAreDurable;
   }
 
@@ -113,7 +115,7 @@ class NodeFile implements LedgerFile {
    * for what another machine did to a shared disk, and for what was mounted over the directory.
    */
   isAt(path: string, done: (error: Error | null, isThere: boolean) => void): void {
-    const location = locationOf(this.#fd);
+    const location = locationOf(this.#link);
     const found = this.#found;
     if (location !== undefined && found?.location === location && found.path === path) {
       if (performance.now() - found.at < ASK_DISK_MS) return done(null, true);
@@ -154,13 +156,13 @@ class NodeFile implements LedgerFile {
 const ASK_DISK_MS = 1_000;
 
 /**
- * The present name of an open file, with a mark behind it once it was removed. The kernel answers from its memory and
+ * The present name of an open file by its link in `/proc`, with a mark behind it once it was removed. The kernel answers from its memory and
  * never waits for the disk. Undefined where there is no such answer.
  */
-function locationOf(fd: number): string | undefined {
+function locationOf(link: string): string | undefined {
   if (process.platform !== "linux") return undefined;
   try {
-    return fs.readlinkSync(`/proc/self/fd/${fd}`);
+    return fs.readlinkSync(link);
   } catch {
     return undefined;
   }

@@ -259,7 +259,7 @@ export class Journal {
     const batch = this.#takeBatch();
     if (batch === undefined) return this.#tellDrained();
     this.#writing = batch;
-    this.#begin(batch);
+    this.#begin();
     this.#lastBatch = batch.items.length;
     const isNewSegmentDue = this.#offset >= this.#options.maxSegmentBytes;
     if (this.#file !== undefined && this.#nameIsDurable && !isNewSegmentDue) return this.#write(this.#file, batch);
@@ -281,16 +281,24 @@ export class Journal {
     );
   };
 
-  #begin(batch: Batch): void {
+  #begin(): void {
     this.#busySince = performance.now();
-    this.#deadline = setTimeout(() => {
-      if (this.#writing === batch) this.#fail(this.#stalled());
-    }, this.#options.writeDeadlineMs);
+    this.#watch(this.#options.writeDeadlineMs);
+  }
+
+  // One timer for many writes: it looks at the write that is under way when it fires, and waits on for that one.
+  #watch(ms: number): void {
+    this.#deadline ??= setTimeout(() => {
+      this.#deadline = undefined;
+      if (this.#busySince === undefined || this.#writing === undefined) return;
+      const leftMs = this.#options.writeDeadlineMs - (performance.now() - this.#busySince);
+      if (leftMs > 0) this.#watch(Math.ceil(leftMs));
+      else this.#fail(this.#stalled());
+    }, ms).unref();
   }
 
   /** The disk answered, in time or late. What a late write left behind is cut off when writing resumes. */
   #end(): void {
-    clearTimeout(this.#deadline);
     this.#busySince = undefined;
     for (const resolve of this.#idle.splice(0)) resolve();
   }

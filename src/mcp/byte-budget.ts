@@ -143,7 +143,8 @@ export class RetainedBytes {
   }
 
   of({ app, agent }: { readonly app: string; readonly agent: string }): ByteBudget {
-    const key = JSON.stringify([app, agent]);
+    // An application's name has no line break, so two callers never share a key.
+    const key = `${app}\n${agent}`;
     const known = this.#agents.get(key);
     if (known) return known;
     dropIdle(this.#agents);

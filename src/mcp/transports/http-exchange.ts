@@ -95,8 +95,30 @@ export interface HttpServerContext {
   readonly budget: ByteBudget;
   readonly connections: Connections<HttpConnection>;
   readonly streams: Set<HttpExchange>;
+  /** The head of an answer as most are, up to its length. */
+  readonly usualHead: string;
   /** No new exchange is expected on a connection after this one. */
   closing: boolean;
+}
+
+/** What Node's HTTP server knows of an answer whose head was written. */
+type RawResponse = Omit<ServerResponse, "socket"> & {
+  readonly socket: Socket | null;
+  _header: string | null;
+  _headerSent: boolean;
+};
+
+let dateAt = 0;
+let date = "";
+
+/** The time in the form of HTTP, which has whole seconds. */
+function dateNow(): string {
+  const second = Math.floor(Date.now() / 1_000);
+  if (second !== dateAt) {
+    dateAt = second;
+    date = new Date(second * 1_000).toUTCString();
+  }
+  return date;
 }
 
 const JSON_TYPE = "application/json";
@@ -444,6 +466,7 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
     const bytes = text === undefined ? 0 : typeof text === "string" ? Buffer.byteLength(text) : text.length;
     const { maxMessageBytes } = this.#servedApplication.limits;
     if (bytes > maxMessageBytes) throw tooLargeToSend(bytes, maxMessageBytes);
+    if (head === undefined && typeof text === "string" && this.#isUsual()) return this.#endUsual(text, bytes);
     const status = head?.status ?? (text === undefined && this.#okStatus === 200 ? 202 : this.#okStatus);
     // Before the exchange is settled: a header that cannot be sent throws, and then something else can be answered.
     if (!this.#res.destroyed) {
@@ -452,6 +475,30 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
     this.#settle();
     if (this.#res.destroyed) return;
     this.#res.end(text);
+    this.#countUnsent();
+  }
+
+  /** A JSON text for a request whose turn it is, on a connection that is kept. */
+  #isUsual(): boolean {
+    const { shouldKeepAlive, socket, _header, _headerSent } = this.#res as RawResponse;
+    const isNext = _header === null && _headerSent === false && socket !== null && !socket.destroyed;
+    return isNext && shouldKeepAlive && this.#okStatus === 200 && this.#isMessage && this.#isPlain;
+  }
+
+  /** Without headers that only some answers have. */
+  get #isPlain(): boolean {
+    return this.#shared === undefined && !this.#servedApplication.closing;
+  }
+
+  /** Node would put the same head together for each answer, and send it and the body as two parts. */
+  #endUsual(text: string, bytes: number): void {
+    const res = this.#res as RawResponse;
+    this.#settle();
+    const head = `${this.#servedApplication.usualHead}${bytes}\r\nDate: ${dateNow()}\r\n\r\n`;
+    res.socket?.write(head + text, "utf8");
+    res._header = head;
+    res._headerSent = true;
+    res.end();
     this.#countUnsent();
   }
 
@@ -503,8 +550,7 @@ export class HttpExchange implements Reply, Inbound, HttpRequest {
     status: number,
     given: Readonly<Record<string, string>> | undefined,
   ): Record<string, string | number> {
-    const plain = given === undefined && this.#shared === undefined && !this.#servedApplication.closing;
-    if (plain && hasBody) return { "content-type": JSON_TYPE, "content-length": bytes };
+    if (given === undefined && hasBody && this.#isPlain) return { "content-type": JSON_TYPE, "content-length": bytes };
     const headers: Record<string, string | number> = { ...this.#shared };
     if (hasBody) headers["content-type"] = JSON_TYPE;
     if (status !== 204 && status !== 304) headers["content-length"] = bytes;

@@ -73,6 +73,7 @@ class HttpServer implements Listener {
       budget: new ByteBudget(limits.maxPartialBytes),
       connections: new Connections(limits.maxConnections, limits.maxConnectionsPerAddress),
       streams: new Set(),
+      usualHead: usualHead(limits.idleMs),
       closing: false,
     };
     this.#guard = new HostGuard({
@@ -223,6 +224,12 @@ class HttpServer implements Listener {
       isMcpPath: path === this.#path,
     };
   }
+}
+
+/** As Node would write it, with the length to follow. */
+function usualHead(idleMs: number): string {
+  const keepAlive = idleMs === 0 ? "" : `Keep-Alive: timeout=${Math.floor(idleMs / 1_000)}\r\n`;
+  return `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nConnection: keep-alive\r\n${keepAlive}content-length: `;
 }
 
 function onData(this: ServedRequest, chunk: Buffer): void {
