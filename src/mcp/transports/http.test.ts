@@ -249,6 +249,7 @@ describe("what is accepted", () => {
     let reply: Reply | undefined;
     const { port } = await serve({ message: (inbound) => (reply = inbound.reply).open() }, { heartbeatMs: 20 });
     const answering = ask(port);
+    await expect.poll(() => reply).toBeDefined();
     await sleep(100);
     reply?.end();
     expect((await answering).body).toMatch(/^(:\n\n){2,}$/);
