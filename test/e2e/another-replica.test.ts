@@ -274,21 +274,27 @@ describe.each(["postgres", "sqlite"] as const)("two replicas on one %s", (kind) 
       }
       expect(updates()).toBeGreaterThan(0);
       await (await post(a, { id: nextId++, method: "resources/unsubscribe", params: { uri } })).done;
-      await sleep(700);
-      const before = updates();
-      await (await callAt(b, "up.touch")).done;
-      await sleep(200);
-      expect(updates()).toBe(before);
+      // What was on its way still comes.
+      const comesNoMore = async (): Promise<boolean> => {
+        const before = updates();
+        await (await callAt(b, "up.touch")).done;
+        await sleep(300);
+        return updates() === before;
+      };
+      await expect.poll(comesNoMore).toBe(true);
+      expect(await comesNoMore()).toBe(true);
       abort.abort();
 
       await (await post(a, { id: nextId++, method: "logging/setLevel", params: { level: "error" } })).done;
-      await sleep(700);
-      const running = await callAt(b, "up.ask", undefined, { once: true });
-      await until(() => questionIn(running.messages, 0) !== undefined);
-      const { id } = questionIn(running.messages, 0) as Json;
-      await post(a, { id, result: { action: "accept", content: {} } });
-      await running.done;
-      expect(running.messages.map(({ method }) => method)).not.toContain("notifications/message");
+      const methodsOfCall = async (): Promise<string[]> => {
+        const running = await callAt(b, "up.ask", undefined, { once: true });
+        await until(() => questionIn(running.messages, 0) !== undefined);
+        const { id } = questionIn(running.messages, 0) as Json;
+        await post(a, { id, result: { action: "accept", content: {} } });
+        await running.done;
+        return running.messages.map(({ method }) => method as string);
+      };
+      await expect.poll(methodsOfCall).not.toContain("notifications/message");
     });
   });
 

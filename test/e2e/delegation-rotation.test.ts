@@ -83,9 +83,12 @@ it("accepts tokens of the old and of the new keys at every replica after a rotat
 
 it("refuses tokens of the old keys after the overlap, without effect", async () => {
   const old = mint();
+  const began = Date.now();
   rotateDelegationKeys(dir, 2_000);
   await expect.poll(() => call(mint(), "/overlap")).toEqual([200, 200]);
-  expect(await call(old, "/overlap")).toEqual([200, 200]);
+  const during = await call(old, "/overlap");
+  // On a busy machine the overlap may be over before it can be used.
+  if (Date.now() - began < 2_000) expect(during).toEqual([200, 200]);
   await sleep(2_100);
   const before = ran.length;
   expect(await call(old, "/late")).toEqual([401, 401]);

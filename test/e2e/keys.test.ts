@@ -70,7 +70,7 @@ describe("a key that is", () => {
       const { token, id } = await newKey();
       expect((await deployment.post(token, CALL, HEADERS)).status).toBe(200);
       await deployment.runtime.storage.keys.revoke(id, "test");
-      await sleep(1_000);
+      await expect.poll(async () => (await deployment.post(token, CALL, HEADERS)).status).not.toBe(200);
       return token;
     },
     "an approver's": async () => (await newKey({ permissions: ["approve(operators)"] })).token,

@@ -126,13 +126,17 @@ describe("a stream", () => {
 
   it("ends at the other replica when the caller ends it or is gone", async () => {
     const ends: unknown[] = [];
-    b.onStream("wait", () => ({ onMessage: () => {}, onEnd: (fault) => ends.push(fault?.type) }));
+    let opened = 0;
+    b.onStream("wait", () => {
+      opened++;
+      return { onMessage: () => {}, onEnd: (fault) => ends.push(fault?.type) };
+    });
     const stream = a.open(b.address, "wait", {}, recording(), ME);
-    await sleep(600);
+    await until(() => opened === 1);
     stream.end();
     await until(() => ends.length === 1);
     a.open(b.address, "wait", {}, recording(), ME);
-    await sleep(600);
+    await until(() => opened === 2);
     a.close();
     await until(() => ends.length === 2);
     expect(ends).toEqual([undefined, "Unavailable"]);
