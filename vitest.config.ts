@@ -23,8 +23,8 @@ export default defineConfig({
     // they run one after the other. The others wait for processes, disks and timers most of the time.
     maxWorkers: long && process.env.CI ? 1 : Math.min(2 * availableParallelism() + 1, MAX_WORKERS),
     sequence: { sequencer: LongestFirst },
-    // A shared machine stalls now and then; what fails twice in a row has failed.
-    retry: process.env.CI ? 1 : 0,
+    // A test that fails now and then is a defect, of the test or of what it tests.
+    retry: 0,
     reporters: ["default"],
     // What is built runs as it is.
     server: { deps: { external: [/\/dist\//] } },
