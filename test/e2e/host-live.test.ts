@@ -232,7 +232,7 @@ describe("a file as stdin", () => {
     const began = performance.now();
     expect(spawnSync(process.execPath, args, { input: readFileSync(file), timeout: 120_000 }).status).toBe(0);
     // Beside what the same takes with a pipe, less than the time that a host waits for answers which never come.
-    const timeout = performance.now() - began + 25_000;
+    const timeout = Math.round(performance.now() - began) + 25_000;
     const fd = openSync(file, "r");
     const ran = spawnSync(process.execPath, args, { stdio: [fd, "pipe", "pipe"], encoding: "utf8", timeout });
     closeSync(fd);
