@@ -25,6 +25,7 @@ import {
   type ReportPart,
   readinessFamilies,
 } from "./reports.js";
+import { SharedText } from "./shared-text.js";
 
 export interface AdminOptions {
   /** Loopback unless said otherwise. */
@@ -164,6 +165,7 @@ class Admin {
   readonly #answering: Answering;
   readonly #operator: Approver;
   readonly #signIn: SignIn | undefined;
+  readonly #processMetrics = new SharedText(() => this.#metricsText(true));
   /** Called for each request whose credential was accepted. */
   readonly #authenticated: (request: IncomingMessage, response: ServerResponse) => void;
   readonly #routes: Readonly<Record<string, Route | undefined>> = {
@@ -298,11 +300,15 @@ class Admin {
 
   /** Series of applications and tools need a credential; the process's own need none. */
   async #metrics({ request, response }: Exchange): Promise<void> {
-    const processOnly = request.headers.authorization === undefined;
-    if (!processOnly) this.#guard.checkMetricsCredential(request);
-    const { families, components } = await this.#collect("metrics");
-    const text = renderPrometheus([...families, ...readinessFamilies(components)], { processOnly });
+    const isAnonymous = request.headers.authorization === undefined;
+    if (!isAnonymous) this.#guard.checkMetricsCredential(request);
+    const text = await (isAnonymous ? this.#processMetrics.get() : this.#metricsText(false));
     sendText(response, 200, PROMETHEUS_CONTENT_TYPE, text);
+  }
+
+  async #metricsText(processOnly: boolean): Promise<string> {
+    const { families, components } = await this.#collect("metrics");
+    return renderPrometheus([...families, ...readinessFamilies(components)], { processOnly });
   }
 
   /** Whether event loops run, whatever the components report: restarting the process mends none of them. */
@@ -406,11 +412,11 @@ class Admin {
     const { log, metrics } = this.#options.telemetry;
     if (fault.type === "AuthenticationError" || fault.type === "RateLimited") {
       metrics.unauthenticated.inc();
-      log.notice(
-        "a request to the admin port had no valid credential",
-        { from: request.socket.remoteAddress },
-        traceId,
-      );
+      // Past the limit a stranger writes nothing more to the log.
+      if (fault.type === "AuthenticationError") {
+        const from = request.socket.remoteAddress;
+        log.notice("a request to the admin port had no valid credential", { from }, traceId);
+      }
     } else if (fault.type === "InternalError" || fault.type === "AuditFailure") {
       if (fault.type === "AuditFailure") metrics.ledgerFailures.inc();
       log.error(`the admin port failed: ${fault.message}`, { error: fault.cause }, traceId);

@@ -179,6 +179,12 @@ const attacks = {
       pour(socket, Buffer.concat(Array.from({ length: 500 }, () => message)));
     }),
   "idle sockets at the admin port": () => hold(300, new URL(admin), () => {}),
+  "floods of metrics without a credential": () =>
+    loop(64, async () => {
+      const answer = await request(new URL("/metrics", admin), { dispatcher }).catch(() => undefined);
+      await answer?.body.dump();
+      count(answer?.statusCode ?? "error");
+    }),
   "answers byte by byte": () => loop(8, () => send("POST", "/tools/drip", { ...json, ...bearer }, "{}")),
   "floods of tools and documents": () =>
     loop(32, (i) =>

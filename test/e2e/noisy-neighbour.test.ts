@@ -12,7 +12,7 @@ const SHARE: Readonly<Record<number, readonly string[]>> = {
   15: ["floods of approvals"],
   16: ["denied calls with names of a megabyte"],
   17: ["unfinished bodies", "unfinished WebSocket frames", "idle sockets at the admin port", "answers byte by byte"],
-  18: ["floods of tools and documents"],
+  18: ["floods of tools and documents", "floods of metrics without a credential"],
 };
 
 describe.runIf(process.platform !== "win32")("an application beside another that attacks", () => {
