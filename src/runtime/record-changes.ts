@@ -3,7 +3,14 @@
 // loses none; what the store no longer keeps is recorded as missing.
 
 import type { Ledger, LedgerRecord } from "../ledger/index.js";
-import { CHANGES_AT_ONCE, type Storage, type StoreChange, type Topic } from "../storage/index.js";
+import {
+  type Actor,
+  CHANGES_AT_ONCE,
+  isCredentialChange,
+  type Storage,
+  type StoreChange,
+  type Topic,
+} from "../storage/index.js";
 import type { Telemetry } from "../telemetry/index.js";
 
 interface ChangeRecorderOptions {
@@ -26,7 +33,7 @@ export interface ChangeRecorder {
 /** Part of calls, which are on record themselves, or of connections. */
 const NOT_ON_RECORD: ReadonlySet<Topic> = new Set(["challenge", "session", "token", "letter"]);
 /** What decides who may do what: the changes of interest after a store was put back. */
-const RECORDED: ReadonlySet<string> = new Set<Topic>(["application", "access", "key", "secret", "pin"]);
+const RECORDED: ReadonlySet<string> = new Set<Topic>(["application", "access", "key", "secret", "pin", "halt"]);
 /** Far less than the store keeps: those not on record must not look like missing ones after a restart. */
 const NOTE_EVERY = 1_000;
 const GATHER_MS = 1_000;
@@ -155,9 +162,45 @@ function recordOf({ topic, action, app, name, by, seq, at }: StoreChange): Param
 /** The change that a record of `recordChanges` is about; undefined for any other record. */
 export function storeChangeOf(record: LedgerRecord) {
   const [topic = "", action = ""] = record.kind === "admin" ? record.action.split(".") : [];
-  if (record.kind !== "admin" || !RECORDED.has(topic)) return undefined;
-  const { app = "", name = "", at = record.ts } = (record.detail ?? {}) as Record<string, string>;
+  // A halt by file has a record of the same name, and no place among the changes of the store.
+  if (record.kind !== "admin" || !RECORDED.has(topic) || typeof record.detail?.seq !== "number") return undefined;
+  const { app = "", name = "", at = record.ts } = record.detail as Record<string, string>;
   return { topic: topic as Topic, action: action as StoreChange["action"], app, name, at, by: record.actor };
+}
+
+/** What a store that was put back must not forget, of the changes that it lacks: revocations, the first credential, halts. */
+export class LastingChanges {
+  readonly revoked = new Set<string>();
+  /** The application of each halt in force, by its name. */
+  readonly #halts = new Map<string, string>();
+  #isConfigured = false;
+
+  /** False for a change that the store may lack. */
+  note(change: Pick<StoreChange, "topic" | "action" | "app" | "name">): boolean {
+    const { topic, action, app, name } = change;
+    this.#isConfigured ||= isCredentialChange(change);
+    if (topic === "halt" && action === "put") this.#halts.set(name, app);
+    if (topic === "halt" && action === "remove") this.#halts.delete(name);
+    if (topic === "key" && action === "revoke") this.revoked.add(name);
+    return topic === "halt" || (topic === "key" && action === "revoke");
+  }
+
+  /** Writes the first credential and halts; returns what the store did not have. */
+  async write({ access, halts }: Pick<Storage, "access" | "halts">, by: Actor): Promise<string[]> {
+    const written: string[] = [];
+    if (this.#isConfigured && !(await access.get()).hasCredentials) {
+      written.push("the first credential");
+      await access.credentialConfigured("credential", by);
+    }
+    if (this.#halts.size === 0) return written;
+    const known = new Set((await halts.list()).map(({ name }) => name));
+    for (const [name, app] of this.#halts) {
+      if (known.has(name)) continue;
+      written.push(`the halt of ${name}`);
+      await halts.put({ name, app, reason: "halted before the store was put back" }, by);
+    }
+    return written;
+  }
 }
 
 export const POLICY_PENDING = "policy change not recorded: the stricter of old and new applies until it is";

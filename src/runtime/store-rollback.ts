@@ -5,8 +5,8 @@ import { readFile, rename, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join, resolve } from "node:path";
 import { LedgerReadError, type LedgerRecord, read } from "../ledger/index.js";
-import { isCredentialChange, type RegisteredLedger, type Storage } from "../storage/index.js";
-import { storeChangeOf } from "./record-changes.js";
+import type { RegisteredLedger, Storage } from "../storage/index.js";
+import { LastingChanges, storeChangeOf } from "./record-changes.js";
 
 const POSITION_FILE = "registered.json";
 /** Longer than approvals and request states are valid. */
@@ -59,12 +59,11 @@ export async function settleOlderStore(storage: Storage, own: string): Promise<b
     const proof = position && (await proofIn(storage, dir, position, size));
     if (proof) proofs.push(proof);
     if (!position) continue;
-    const { revoked, isConfigured } = await credentialsSince(dir, size);
-    if (isConfigured && !(await storage.access.get()).hasCredentials) {
-      proofs.push({ reason: `${dir} has the first credential, the store does not`, at: position.at });
-      await storage.access.credentialConfigured("credential", "gateway");
+    const lasting = await changesSince(dir, size);
+    for (const what of await lasting.write(storage, "gateway")) {
+      proofs.push({ reason: `${dir} has ${what}, the store does not`, at: position.at });
     }
-    for (const id of await keysInForceAgain(storage, revoked)) {
+    for (const id of await keysInForceAgain(storage, lasting.revoked)) {
       proofs.push({ reason: `${dir} has the revocation of ${id}, the store does not`, at: position.at });
       await storage.keys.revoke(id, "gateway");
     }
@@ -97,17 +96,15 @@ function knownSize(ledgers: readonly RegisteredLedger[], { origin, place }: Posi
   return ledgers.find((each) => each.origin === origin && each.place === place)?.size ?? 0;
 }
 
-/** Which keys were revoked after the first `from` records, and whether a key or an issuer was configured there. */
-async function credentialsSince(dir: string, from: number): Promise<{ revoked: Set<string>; isConfigured: boolean }> {
-  const revoked = new Set<string>();
-  let isConfigured = false;
+/** What must not be forgotten of the changes after the first `from` records. */
+async function changesSince(dir: string, from: number): Promise<LastingChanges> {
+  const changes = new LastingChanges();
   await readTail(dir, from, (record) => {
     const change = storeChangeOf(record);
-    isConfigured ||= change !== undefined && isCredentialChange(change);
-    if (change?.topic === "key" && change.action === "revoke") revoked.add(change.name);
+    if (change !== undefined) changes.note(change);
     return true;
   });
-  return { revoked, isConfigured };
+  return changes;
 }
 
 /** Those that are in force in the store. */

@@ -137,22 +137,27 @@ issuers:
   it.each([
     ["a copy of its file", () => {}],
     ["a restore of a backup after it was lost", () => restored()],
-  ])("local access does not return when the store is put back to before the first key by %s [H4]", async (_, put) => {
-    await applications();
-    expect(cli("backup", "create", "--without-keys", join(dir, "b.backup")).code).toBe(0);
-    const store = join(dir, "portcullis.db");
-    cpSync(store, `${store}.old`);
-    const { id } = addKey();
-    await expectRefused(await start());
-    expect(cli("key", "revoke", id).code).toBe(0);
-    await stop();
-    for (const ending of ["", "-wal", "-shm"]) rmSync(`${store}${ending}`, { force: true });
-    cpSync(`${store}.old`, store);
-    put();
-    await expectRefused(await start());
-    await stop();
-    await expectRefused(await start());
-  });
+  ])(
+    "local access does not return, and a halt stays, when the store is put back to before them by %s [H4]",
+    async (_, put) => {
+      await applications();
+      expect(cli("backup", "create", "--without-keys", join(dir, "b.backup")).code).toBe(0);
+      const store = join(dir, "portcullis.db");
+      cpSync(store, `${store}.old`);
+      const { id } = addKey();
+      await expectRefused(await start());
+      expect(cli("key", "revoke", id).code).toBe(0);
+      expect(cli("halt", "--app", "other").code).toBe(0);
+      await stop();
+      for (const ending of ["", "-wal", "-shm"]) rmSync(`${store}${ending}`, { force: true });
+      cpSync(`${store}.old`, store);
+      put();
+      await expectRefused(await start());
+      await stop();
+      expect(cli("halt", "ls").stdout).toContain('"app=other"');
+      await expectRefused(await start());
+    },
+  );
   const restored = (): void => {
     rmSync(join(dir, "portcullis.db"));
     expect(cli("restore", join(dir, "b.backup"), "--replace").code).toBe(0);

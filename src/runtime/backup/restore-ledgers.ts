@@ -5,9 +5,9 @@ import { cp } from "node:fs/promises";
 import { dirname, isAbsolute, join } from "node:path";
 import { computeTiles, LedgerLocked, openLedger, read, verify } from "../../ledger/index.js";
 import { CliError, EXIT } from "../../lib/exit.js";
-import { isCredentialChange, type RegisteredLedger, type Storage } from "../../storage/index.js";
+import type { RegisteredLedger, Storage } from "../../storage/index.js";
 import { placeOf } from "../ledger.js";
-import { storeChangeOf } from "../record-changes.js";
+import { LastingChanges, storeChangeOf } from "../record-changes.js";
 import { operator } from "../store/open.js";
 import { ledgersBelow, REPLACED } from "./ledgers.js";
 import { type BackedUpLedger, type BackupManifest, isSound } from "./manifest.js";
@@ -79,32 +79,26 @@ async function checkUnlocked(dir: string, origin: string): Promise<void> {
 }
 
 interface LaterChanges {
-  readonly revoked: readonly string[];
-  /** A key or an issuer was configured, which ends access without a credential. */
-  readonly isConfigured: boolean;
+  readonly lasting: LastingChanges;
+  /** The others, which the store loses. */
   readonly changes: readonly string[];
 }
 
-/** What ledgers that are newer than the backup know: revocations and the first credential count, the rest is reported. */
+/** What ledgers that are newer than the backup know. */
 export async function laterChanges(plans: readonly LedgerPlan[]): Promise<LaterChanges> {
-  const revoked = new Set<string>();
+  const lasting = new LastingChanges();
   const changes = new Set<string>();
-  let isConfigured = false;
   for (const { ledger, dir, isKept } of plans) {
     if (!isKept) continue;
     for await (const { record } of read(dir, { from: ledger.size })) {
       const change = storeChangeOf(record);
-      if (!change) continue;
+      if (change === undefined || lasting.note(change) || changes.size >= MAX_REPORTED) continue;
       const { topic, action, app, name, at, by } = change;
-      isConfigured ||= isCredentialChange(change);
-      if (topic === "key" && action === "revoke") revoked.add(name);
-      else if (changes.size < MAX_REPORTED) {
-        const of = [app, name].filter((part) => part !== "").join("/");
-        changes.add(`${at} ${topic}.${action} ${of} by ${by}`);
-      }
+      const of = [app, name].filter((part) => part !== "").join("/");
+      changes.add(`${at} ${topic}.${action} ${of} by ${by}`);
     }
   }
-  return { revoked: [...revoked], isConfigured, changes: [...changes].sort() };
+  return { lasting, changes: [...changes].sort() };
 }
 
 /**

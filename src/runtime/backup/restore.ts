@@ -148,9 +148,9 @@ async function restoreInto(
   const report = await storage.dumps.load(() => linesIn(join(directory, STORE)), {
     name: manifest.id,
     by: operator(),
-    revoke: later.revoked,
+    revoke: [...later.lasting.revoked],
   });
-  if (later.isConfigured) await storage.access.credentialConfigured("credential", operator());
+  await later.lasting.write(storage, operator());
   await registerLedgers(storage, plans);
   return {
     backup: manifest.id,
