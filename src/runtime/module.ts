@@ -113,7 +113,7 @@ unless { context.approved };
 @id("change-when-approved")
 permit (principal in App::${JSON.stringify(app)}, action in ${list(changing)}, resource);`);
   }
-  parts.push(`@id("read-resources-and-prompts")
+  parts.push(`@id("resources-and-prompts-of-the-module")
 permit (
   principal in App::${JSON.stringify(app)},
   action in [Action::"resources/read", Action::"resources/subscribe", Action::"prompts/get", Action::"completion/complete"],

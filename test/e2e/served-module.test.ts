@@ -53,7 +53,7 @@ describe("portcullis serve MODULE", () => {
     expect(portcullis(["--dir", serving.dir, "policy", "explain", "change", "{}"])).toMatchObject({ code: 5 });
   });
 
-  it("portcullis serve MODULE works after the demonstration and after another module, each by its own starter policy", async () => {
+  it("portcullis serve MODULE works after the demonstration, after another module and after an import, each by its own starter policy", async () => {
     const dir = join(home, "used");
     const on = (...args: string[]) => portcullis(["--dir", dir, ...args]);
     serving = await serve([], { dir });
@@ -67,6 +67,13 @@ describe("portcullis serve MODULE", () => {
     serving = await serve([file], { dir });
     expect(call("glance")).toMatchObject({ code: 0 });
     expect(on("policy", "check")).toMatchObject({ code: 0 });
+    await serving.stop();
+    const servers = join(home, "servers.json");
+    writeFileSync(servers, JSON.stringify({ mcpServers: { other: { command: process.execPath, args: ["-e", ""] } } }));
+    expect(on("import", "--from", servers, "--yes")).toMatchObject({ code: 0 });
+    serving = await serve([file], { dir });
+    // The rules of the import apply beside the starter policy.
+    expect(call("glance")).toMatchObject({ code: 5, stderr: expect.stringContaining("ask-unless-it-reads") });
   });
 
   it("portcullis serve MODULE names a module that is not there", () => {
