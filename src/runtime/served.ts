@@ -27,7 +27,7 @@ import { servedFiles } from "./host/config/files.js";
 import { HOST_APP } from "./host/starter-policy.js";
 import { knownLedgers } from "./ledgers.js";
 import { hostDirectory, shared } from "./options.js";
-import { COMMON_STARTER, isInForce } from "./starters.js";
+import { isInForce } from "./starters.js";
 import { isForKeysOnly, LOCAL_APP, type StoreOptions, withStore } from "./store/open.js";
 import { readSnapshot, servedTools, snapshotApps } from "./tool-snapshots.js";
 
@@ -134,12 +134,11 @@ export async function servedBy(command: Command, options: ServedOptions): Promis
   const policies = stored.find((each) => each.app === app)?.policies ?? {};
   const isStored = stored.some((each) => each.app === app && !each.isForKeysOnly);
   const tools = options.tools === undefined ? await knownTools(dir, app, isStored) : toolsIn(options.tools);
-  const server = isStored ? COMMON_STARTER.name : tools;
   const sources = options.policy?.length
     ? await readPolicyFiles(options.policy)
     : [
         ...(existsSync(policyDir) ? await readPolicyFiles([policyDir]) : []).filter((source) =>
-          isInForce(source, server),
+          isInForce(source, tools),
         ),
         ...Object.entries(policies).map(([file, text]): PolicySource => ({ file, text })),
       ];

@@ -74,6 +74,7 @@ describe("portcullis serve MODULE", () => {
     serving = await serve([file], { dir });
     // The rules of the import apply beside the starter policy.
     expect(call("glance")).toMatchObject({ code: 5, stderr: expect.stringContaining("ask-unless-it-reads") });
+    expect(on("policy", "explain", "glance", "{}").stdout).toContain("module.cedar");
   });
 
   it("portcullis serve MODULE names a module that is not there", () => {
