@@ -423,15 +423,17 @@ class Chaos {
       await sleep(200);
       const text = `approved-${n}`;
       if ((await call(this.#balancer.url, this.#token, "publish", text)).code !== "CHALLENGE") continue;
-      if (!(await this.#approve(text))) continue;
+      if (!(await this.#answer(text, "approve"))) continue;
       const tries = this.#replicas.all.map((replica) => call(replica.url, this.#token, "publish", text));
       const served = (await Promise.all(tries)).filter(({ isGood }) => isGood).length;
       if (served > 1) this.#problems.push(`${text} was served ${served} times`);
       if (served === 1) this.#approvedCalls.add(`publish ${text}`);
+      // The other calls opened the request again, and an agent may have only so many.
+      await this.#answer(text, "deny");
     }
   }
 
-  async #approve(text: string): Promise<boolean> {
+  async #answer(text: string, answer: "approve" | "deny"): Promise<boolean> {
     const operator = readFileSync(join(this.#replicas.dir, "operator.token"), "utf8").trim();
     const headers = { authorization: `Bearer ${operator}`, "content-type": "application/json" };
     for (const { admin } of this.#replicas.all) {
@@ -442,7 +444,7 @@ class Chaos {
         const mine = approvals.find((each) => each.arguments_preview.includes(`"${text}"`));
         if (!mine) continue;
         const body = JSON.stringify({ reason: "chaos" });
-        const url = `${admin}/v1/approvals/${mine.id}/approve`;
+        const url = `${admin}/v1/approvals/${mine.id}/${answer}`;
         if ((await fetch(url, { method: "POST", headers, body, signal })).ok) return true;
       } catch {
         // The next replica is asked.
@@ -579,7 +581,7 @@ class Chaos {
     const publish = ({ url }: Replica): Promise<Answer> => call(url, this.#token, "publish", approved);
     await until(async () => {
       const { code } = await call(this.#balancer.url, this.#token, "publish", approved);
-      return code === "CHALLENGE" && this.#approve(approved);
+      return code === "CHALLENGE" && this.#answer(approved, "approve");
     }, "an approved request");
     const restore = await this.#replicas.backup();
     await this.#recovered();
