@@ -113,7 +113,14 @@ describe("an approval", () => {
 
   it("an approval outlives a call that could not be recorded, and is then spent once [U7]", async () => {
     const client = await approved("recorded");
-    vi.spyOn(deployment.runtime.ledger, "append").mockRejectedValueOnce(new Error("the disk is full"));
+    const { ledger } = deployment.runtime;
+    const append = ledger.append.bind(ledger);
+    let refusals = 1;
+    // Not a record of something else that happens meanwhile.
+    vi.spyOn(ledger, "append").mockImplementation(async (entry) => {
+      if (entry.kind === "decision" && refusals-- > 0) throw new Error("the disk is full");
+      return append(entry);
+    });
     await expect(client.callTool("write", { text: "recorded" }, AT_ONCE)).rejects.toThrow(/did not run/);
     expect(downstream.calls).toEqual([]);
     const both = await Promise.all([1, 2].map(() => client.callTool("write", { text: "recorded" }, AT_ONCE)));

@@ -86,7 +86,7 @@ it("passes no more files than the bound between the socket and a stdio server in
     };
     const take = async (round: number): Promise<string[]> => {
       gateway.kill("SIGUSR2");
-      await vi.waitFor(() => expect(existsSync(`${executed}.${round}`)).toBe(true), 10_000);
+      await vi.waitFor(() => expect(existsSync(`${executed}.${round}`)).toBe(true), 60_000);
       return readFileSync(`${executed}.${round}`, "utf8").split("\n");
     };
     await vi.waitFor(

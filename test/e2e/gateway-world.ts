@@ -48,7 +48,13 @@ export async function deploy(policy: string, options: Partial<GatewayRuntimeOpti
       const request = { app, agent, name: agent, permissions: [...permissions] };
       return (await createKey(runtime.storage.keys, request, "test")).token;
     },
-    client: (token, more) => connect(url, { ...more, headers: { authorization: `Bearer ${token}` } }),
+    client: (token, more = {}) =>
+      // On a busy machine a client that soon gives up discovery would speak an earlier revision.
+      connect(url, {
+        ...more,
+        timeouts: { discoveryMs: 60_000, ...more.timeouts },
+        headers: { authorization: `Bearer ${token}` },
+      }),
     post: async (token, body, headers = {}) => {
       const response = await fetch(url, {
         method: "POST",
