@@ -658,7 +658,7 @@ describe("the port", () => {
 
   it("answers nothing it does not know, and no request for another server", async () => {
     const scene = await started();
-    for (const path of ["/", "/mcp", "/v1", "/v1/approvals/", "//metrics", "/metrics/", "/healthz%00"]) {
+    for (const path of ["/mcp", "/v1", "/v1/approvals/", "//metrics", "/metrics/", "/healthz%00"]) {
       expect((await ask(scene, path, { headers: bearer(scene.token) })).status).toBe(404);
     }
   });

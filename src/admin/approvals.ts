@@ -4,11 +4,13 @@ import type { Ledger } from "../ledger/index.js";
 import { Fault } from "../mcp/index.js";
 import { ApprovalRefused, type Approver, type Challenge, type ChallengeSummary, type Gate } from "../policy/index.js";
 import { visible } from "../telemetry/index.js";
+import type { AdminCaller } from "./caller.js";
+import type { ApprovalRow } from "./operations.js";
 
 export const MAX_REASON_CHARS = 2_000;
 
 /** Everything that came from the caller is shown with its unseen characters as escapes. */
-export function listed(challenge: ChallengeSummary): object {
+export function listed(challenge: ChallengeSummary, by: AdminCaller): ApprovalRow {
   const preview = visible(challenge.argumentsPreview);
   return {
     id: challenge.id,
@@ -33,13 +35,21 @@ export function listed(challenge: ChallengeSummary): object {
     expires_at: new Date(challenge.expiresAt).toISOString(),
     decided_by: challenge.decidedBy,
     deny_reason: challenge.denyReason === undefined ? undefined : visible(challenge.denyReason),
+    user: challenge.user === undefined ? undefined : visible(challenge.user),
+    answerable: challenge.state === "pending" && mayAnswer(challenge, by),
   };
 }
 
 /** With the full canonical arguments and everything that travels beside them: what is approved is what was seen. */
-export function shown(challenge: Challenge): object {
+export function shown(challenge: Challenge, by: AdminCaller): ApprovalRow & { arguments: string; forwarded: string } {
   const { argumentsText, forwardedText = "{}" } = challenge;
-  return { ...listed(challenge), arguments: visible(argumentsText), forwarded: visible(forwardedText) };
+  return { ...listed(challenge, by), arguments: visible(argumentsText), forwarded: visible(forwardedText) };
+}
+
+function mayAnswer(challenge: ChallengeSummary, by: AdminCaller): boolean {
+  const { app, agent, holder = agent } = challenge;
+  const isOwn = by.caller === `${app}/${agent}` || by.caller === `${app}/${holder}`;
+  return by.roles.some((role) => role === "approver" || role === "operator") && !isOwn && isForGroupOf(challenge, by);
 }
 
 export type ApprovalAnswer = "approved" | "denied";
@@ -58,8 +68,19 @@ export class Answering {
     this.#ledger = ledger;
   }
 
-  async answer(id: string, answer: ApprovalAnswer, reason: string, traceId: string, by: Approver): Promise<Challenge> {
+  async answer(
+    id: string,
+    answer: ApprovalAnswer,
+    reason: string,
+    traceId: string,
+    by: Approver,
+    /** What was shown to the approver; a request with another intent is not answered. */
+    intentId?: string,
+  ): Promise<Challenge> {
     const challenge = await this.find(id, by);
+    if (intentId !== undefined && intentId !== challenge.intentId) {
+      throw new NotAnswerable("InvalidRequest", `challenge ${id} is not the one that was shown; look at it again`);
+    }
     this.#checkAnswerable(challenge, by);
     this.#busy.add(id);
     try {
@@ -84,15 +105,15 @@ export class Answering {
     return challenge;
   }
 
-  async show(id: string, by: Approver): Promise<Challenge> {
+  async show(id: string, by: AdminCaller): Promise<Challenge> {
     const challenge = await this.find(id, by);
-    if (by.app !== undefined) checkGroup(challenge, by);
+    if (isApproverOnly(by)) checkGroup(challenge, by);
     return challenge;
   }
 
-  async list(by: Approver, state?: string): Promise<ChallengeSummary[]> {
-    const all = await this.#approvals.list({ app: by.app, state });
-    return by.app === undefined ? all : all.filter((challenge) => isForGroupOf(challenge, by));
+  async list(by: AdminCaller, state?: string, app?: string): Promise<ChallengeSummary[]> {
+    const all = await this.#approvals.list({ app: by.app ?? app, state });
+    return isApproverOnly(by) ? all.filter((challenge) => isForGroupOf(challenge, by)) : all;
   }
 
   /** Checked before the record is written; the approvals themselves check again. */
@@ -154,6 +175,11 @@ export class Answering {
       });
     }
   }
+}
+
+/** The requests of other groups are nothing that an approver has to know. */
+function isApproverOnly({ roles }: AdminCaller): boolean {
+  return roles.every((role) => role === "approver");
 }
 
 function isOf(challenge: Challenge, { app }: Approver): boolean {

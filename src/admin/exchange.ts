@@ -7,7 +7,7 @@ import type { Socket } from "node:net";
 import { errorData, Fault, httpStatus, isJsonObject, type JsonObject, parseStrict } from "../mcp/index.js";
 import { Connections, type Evictable } from "../mcp/transports/index.js";
 
-const HEADERS = {
+export const ANSWER_HEADERS = {
   "cache-control": "no-store",
   "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
   "cross-origin-resource-policy": "same-origin",
@@ -24,9 +24,19 @@ export function sendText(
   text: string,
   headers: Readonly<Record<string, string>> = {},
 ): void {
-  const length = { "content-type": type, "content-length": String(Buffer.byteLength(text)) };
-  response.writeHead(status, { ...HEADERS, ...headers, ...length });
-  response.end(text);
+  sendBytes(response, status, type, Buffer.from(text), headers);
+}
+
+export function sendBytes(
+  response: ServerResponse,
+  status: number,
+  type: string,
+  bytes: Buffer,
+  headers: Readonly<Record<string, string>> = {},
+): void {
+  const length = { "content-type": type, "content-length": String(bytes.length) };
+  response.writeHead(status, { ...ANSWER_HEADERS, ...headers, ...length });
+  response.end(bytes);
 }
 
 export function sendJson(response: ServerResponse, status: number, body: object): void {
@@ -44,7 +54,7 @@ export function sendFault(response: ServerResponse, fault: Fault, traceId: strin
 }
 
 /** The body as a strict JSON object; an empty body is an empty object. */
-export async function readJson(request: IncomingMessage, maxBytes: number): Promise<JsonObject> {
+export async function readJson(request: IncomingMessage, maxBytes: number, maxDepth = MAX_DEPTH): Promise<JsonObject> {
   const type = request.headers["content-type"] ?? "";
   // A page of another origin can send a form or plain text without a preflight request, but not JSON.
   if (!/^application\/json\s*(;\s*charset=utf-8\s*)?$/i.test(type)) {
@@ -57,7 +67,7 @@ export async function readJson(request: IncomingMessage, maxBytes: number): Prom
   if (text === "") return {};
   let value: unknown;
   try {
-    value = parseStrict(text, MAX_DEPTH);
+    value = parseStrict(text, maxDepth);
   } catch (error) {
     throw new Fault("ParseError", (error as Error).message);
   }

@@ -1,9 +1,9 @@
 // Emergency stop over the admin API: `listHalts`, `halt` and `resume` of the table of operations.
 
-import { Fault, type JsonObject, pathText, type ShapeProblem } from "../mcp/index.js";
+import { Fault } from "../mcp/index.js";
 import { type Halt, Halts, type HaltTarget } from "../policy/index.js";
 import { visible } from "../telemetry/index.js";
-import { type HaltRow, OPERATIONS } from "./operations.js";
+import type { HaltRow, OperationInput } from "./operations.js";
 
 export interface HaltControl {
   /** Those in force here, of the store and by file. */
@@ -23,26 +23,19 @@ export function haltRow({ target, by, reason, at, source }: Halt): HaltRow {
   return { target: visible(Halts.nameOf(target)), ...Object.fromEntries(fields), ...facts };
 }
 
-export async function halt(control: HaltControl, body: JsonObject, by: string): Promise<HaltRow> {
-  const { reason = "", ...target } = read("halt", body);
+export async function halt(control: HaltControl, input: OperationInput<"halt">, by: string): Promise<HaltRow> {
+  const { reason = "", ...target } = input;
   return haltRow(await control.put(target, reason, by));
 }
 
-export async function resume(control: HaltControl, query: JsonObject, by: string): Promise<{ ok: boolean }> {
-  const target = read("resume", query);
+export async function resume(
+  control: HaltControl,
+  target: OperationInput<"resume">,
+  by: string,
+): Promise<{ ok: boolean }> {
   if (await control.remove(target, by)) return { ok: true };
   const inForce = control.list().map((each) => Halts.nameOf(each.target));
   throw new Fault("ResourceNotFound", `no halt of \`${visible(Halts.nameOf(target))}\` is in the store`, {
     suggestions: [inForce.length === 0 ? "Nothing is halted" : `In force: ${inForce.map(visible).join(", ")}`],
-  });
-}
-
-function read<N extends "halt" | "resume">(name: N, input: JsonObject): HaltTarget & { reason?: string | undefined } {
-  const problems: ShapeProblem[] = [];
-  const checked = OPERATIONS[name].input.check(input, [], problems);
-  const [first] = problems;
-  if (first === undefined && checked !== undefined) return checked;
-  throw new Fault("InvalidParams", `\`${pathText(first?.path ?? [])}\` ${first?.message ?? "is not valid"}`, {
-    field: pathText(first?.path ?? []),
   });
 }

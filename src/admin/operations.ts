@@ -145,6 +145,12 @@ const challenge = {
 
 const approvalRow = object("an approval request", challenge);
 
+const answeredApproval = object("an approval request as it is now", {
+  ...challenge,
+  arguments: required(line("the full canonical arguments")),
+  forwarded: required(line("everything that travels beside them; {} for nothing")),
+});
+
 const grantBound = object("what a grant covers", {
   app: required(line("the application")),
   agent: required(line("the agent")),
@@ -361,11 +367,13 @@ const server = object("the state of a server", {
   transport: required(line("how it is connected")),
   revision: optional(line("the MCP revision")),
   tools: required(count("tools that callers may see")),
+  instances: optional(count("processes or connections")),
   in_flight: required(count("calls under way")),
   queued: required(count("calls that wait")),
   restarts: required(count("connections that were made again")),
   calls: required(count("calls")),
   failures: required(count("calls that failed or timed out")),
+  counts: optional(anyObject("what became of calls and messages, in numbers")),
   pid: optional(count("its process")),
   containment: optional(line("what makes sure that nothing it started outlives it")),
   sandbox: optional(anyObject("what is in force between it and the machine")),
@@ -661,9 +669,9 @@ export const OPERATIONS = {
       reason,
       intent_id: optional(line("the intent that was shown; checked when given")),
     }),
-    approvalRow,
+    answeredApproval,
   ),
-  deny: operation("deny this call", object("which", { id: challengeId, reason }), approvalRow),
+  deny: operation("deny this call", object("which", { id: challengeId, reason }), answeredApproval),
   approveThese: operation(
     "approve several calls that were seen, each once",
     object("which", {

@@ -17,6 +17,8 @@ export interface OperationRoute {
   readonly showsArguments?: true;
   /** It changes something: it is recorded in the ledger with who did it. */
   readonly writes?: true;
+  /** It shows or changes what is of no single application: not for a credential of one application. */
+  readonly wholeGateway?: true;
 }
 
 const READERS = ["viewer", "auditor", "operator"] as const;
@@ -96,21 +98,33 @@ export const ROUTES = {
   removeSecret: { method: "DELETE", path: "/v1/applications/{app}/secrets/{name}", roles: OPERATOR, writes: true },
 
   // Emergency stop
-  listHalts: { method: "GET", path: "/v1/halts", roles: READERS },
+  listHalts: { method: "GET", path: "/v1/halts", roles: READERS, wholeGateway: true },
   halt: { method: "POST", path: "/v1/halts", roles: OPERATOR, writes: true },
   resume: { method: "DELETE", path: "/v1/halts", roles: OPERATOR, writes: true },
 
   // Workflow
-  getWorkflow: { method: "GET", path: "/v1/workflow", roles: READERS },
+  getWorkflow: { method: "GET", path: "/v1/workflow", roles: READERS, wholeGateway: true },
   checkWorkflow: { method: "POST", path: "/v1/workflow/check", roles: OPERATOR },
-  listDelegations: { method: "GET", path: "/v1/delegations", roles: READERS },
+  listDelegations: { method: "GET", path: "/v1/delegations", roles: READERS, wholeGateway: true },
 
   // Ledgers
-  listLedgers: { method: "GET", path: "/v1/ledgers", roles: READERS },
-  listRecords: { method: "GET", path: "/v1/ledgers/{ledger}/records", roles: READERS, showsArguments: true },
+  listLedgers: { method: "GET", path: "/v1/ledgers", roles: READERS, wholeGateway: true },
+  listRecords: {
+    method: "GET",
+    path: "/v1/ledgers/{ledger}/records",
+    roles: READERS,
+    showsArguments: true,
+    wholeGateway: true,
+  },
   /** Starts a verification; its progress is an event, and the answer of `getVerification`. */
-  verifyLedger: { method: "POST", path: "/v1/ledgers/{ledger}/verifications", roles: AUDITORS, writes: true },
-  getVerification: { method: "GET", path: "/v1/verifications/{id}", roles: AUDITORS },
+  verifyLedger: {
+    method: "POST",
+    path: "/v1/ledgers/{ledger}/verifications",
+    roles: AUDITORS,
+    writes: true,
+    wholeGateway: true,
+  },
+  getVerification: { method: "GET", path: "/v1/verifications/{id}", roles: AUDITORS, wholeGateway: true },
 
   getOpenApi: { method: "GET", path: "/v1/openapi.json", roles: ALL },
 } as const satisfies Record<string, OperationRoute>;

@@ -6,14 +6,28 @@ import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
 import type { Ledger } from "../ledger/index.js";
 import { asFault, Fault, isLoopbackHost, type JsonObject } from "../mcp/index.js";
-import { type Approver, type Gate, noPolicy } from "../policy/index.js";
-import { PROMETHEUS_CONTENT_TYPE, renderPrometheus, type Telemetry, traceIdFrom, visible } from "../telemetry/index.js";
+import { type Approver, type Challenge, type Gate, noPolicy } from "../policy/index.js";
+import { PROMETHEUS_CONTENT_TYPE, renderPrometheus, type Telemetry, traceIdFrom } from "../telemetry/index.js";
+import {
+  checkMayUse,
+  type FoundOperation,
+  findOperation,
+  type OperationExchange,
+  type OperationHandlers,
+  readInput,
+  recordWrite,
+  shownTo,
+} from "./api.js";
 import { Answering, type ApprovalAnswer, listed, MAX_REASON_CHARS, NotAnswerable, shown } from "./approvals.js";
-import { boundConnections, readJson, sendFault, sendJson, sendText } from "./exchange.js";
-import { bearerOf, Guard, type NonceUse, SignIn } from "./guard.js";
+import { type AdminCaller, isOperator, mayUse, seesArguments } from "./caller.js";
+import { ConsoleFiles } from "./console.js";
+import { AdminEvents } from "./events.js";
+import { ANSWER_HEADERS, boundConnections, sendFault, sendJson, sendText } from "./exchange.js";
+import { bearerOf, Guard } from "./guard.js";
 import { type HaltControl, halt, haltRow, resume } from "./halts.js";
+import { openApiDocument } from "./openapi.js";
+import type { ApprovalDetail, SessionFacts } from "./operations.js";
 import { FollowedToken } from "./operator-token.js";
-import { APPROVAL_PAGE, APPROVAL_SCRIPT, APPROVAL_STYLE, PAGE_HEADERS } from "./page.js";
 import { type RegistrationRoutes, registrationRoute } from "./registrations.js";
 import {
   type ComponentChecks,
@@ -25,6 +39,8 @@ import {
   type ReportPart,
   readinessFamilies,
 } from "./reports.js";
+import { type OperationName, ROUTES, type Role } from "./routes.js";
+import { BrowserSessions, type NonceUse, type SessionStore } from "./sessions.js";
 import { SharedText } from "./shared-text.js";
 
 export interface AdminOptions {
@@ -47,13 +63,25 @@ export interface AdminOptions {
   /** Who the credential stands for. */
   approver?: { name?: string; groups?: readonly string[] };
   /** Whose key this is, where approvers have keys of their own. */
-  approverFor?: (token: string) => Approver | undefined | Promise<Approver | undefined>;
+  approverFor?: (token: string) => AdminCredential | undefined | Promise<AdminCredential | undefined>;
   /** Registrations of applications, for keys with `admin.read` and `admin.write`. */
   registrations?: RegistrationRoutes | undefined;
   /** What is halted; without it the port has no emergency stop. */
   halts?: HaltControl | undefined;
   /** Where used sign-in codes are kept; without it there are no sign-in links. */
   nonces?: NonceUse;
+  /** Where sessions of browsers are kept; without it there are none. */
+  sessions?: SessionStore | undefined;
+  /** Whether a key that a session was opened with may still be used. */
+  isKeyActive?: (id: string) => Promise<boolean>;
+  /** Operations of the table besides those of this port itself. */
+  operations?: OperationHandlers | undefined;
+  /** What an approver needs to know of a request besides the request itself. */
+  approvalDetail?: ((challenge: Challenge, by: AdminCaller) => Promise<Partial<ApprovalDetail>>) | undefined;
+  /** Gets the events that browsers follow, and what ends its work. */
+  startEvents?: ((events: AdminEvents) => () => void) | undefined;
+  version?: string;
+  kind?: SessionFacts["kind"];
   policyFiles?: () => readonly string[];
   /** How the servers behind the gateway are; for the operator alone. */
   servers?: () => readonly object[];
@@ -66,6 +94,9 @@ export interface AdminOptions {
    */
   collect?: ((part: ReportPart) => Promise<ProcessReport>) | undefined;
 }
+
+/** Whose key this is; an approver's unless it has other roles. */
+export type AdminCredential = Approver & { readonly roles?: readonly Role[]; readonly key?: string };
 
 export interface AdminLimits {
   maxBodyBytes: number;
@@ -86,11 +117,15 @@ const DEFAULT_ADMIN_LIMITS: AdminLimits = {
 export interface AdminListener {
   readonly url: string;
   readonly port: number;
+  /** A link to the console that signs in once; undefined where browsers cannot sign in. */
+  signInLink(ttlMs: number): string | undefined;
   /** What this process alone reports. */
   report(part: ReportPart): ProcessReport;
   close(graceMs?: number): Promise<void>;
 }
 
+/** How long a grant lasts that is proposed. */
+const GRANT_MS = 15 * 60_000;
 /** Beside the operator's token. */
 const METRICS_TOKEN_FILE = "metrics.token";
 
@@ -107,9 +142,10 @@ export async function startAdmin(options: AdminOptions): Promise<AdminListener> 
   const { ledger } = options;
   if (ledger) options.telemetry.metrics.watchLedger(() => ledger.status());
   const server = createServer({ maxHeaderSize: 8 * 1024 });
-  const { nonces } = options;
-  const signIn = nonces && new SignIn(token, nonces, () => (server.address() as AddressInfo).port);
-  const admin = new Admin(options, guard, limits, boundConnections(server, limits.maxConnections), signIn);
+  const { nonces, sessions: store, isKeyActive = async () => true } = options;
+  const port = (): number => (server.address() as AddressInfo).port;
+  const sessions = nonces && store && new BrowserSessions({ token, nonces, store, port, isKeyActive });
+  const admin = new Admin(options, guard, limits, boundConnections(server, limits.maxConnections), sessions);
   server.on("request", async (request, response) => {
     const { authorization, cookie } = request.headers;
     // A replaced token counts from the next request on. Probes without a credential do not wait for the disk.
@@ -130,13 +166,16 @@ export async function startAdmin(options: AdminOptions): Promise<AdminListener> 
       },
     );
   }
-  const { port } = server.address() as AddressInfo;
   const shownHost = host.includes(":") ? `[${host}]` : host;
   return {
-    url: `http://${shownHost}:${port}`,
-    port,
+    url: `http://${shownHost}:${port()}`,
+    port: port(),
+    signInLink: (ttlMs) => sessions && `http://${shownHost}:${port()}/console/#${sessions.issue(ttlMs).code}`,
     report: (part) => admin.report(part),
-    close: (graceMs = 1_000) => close(server, graceMs),
+    close: (graceMs = 1_000) => {
+      admin.close();
+      return close(server, graceMs);
+    },
   };
 }
 
@@ -144,7 +183,7 @@ interface Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly traceId: string;
-  readonly by: Approver;
+  readonly by: AdminCaller;
 }
 
 interface Route {
@@ -156,61 +195,76 @@ interface Route {
 }
 
 const PAGE = /^\/(?:approvals|approve\/[A-Za-z0-9_-]{1,64})$/;
-const CHALLENGE = /^\/v1\/approvals\/([A-Za-z0-9_-]{1,64})(?:\/(approve|deny))?$/;
 
 class Admin {
   readonly #options: AdminOptions;
   readonly #guard: Guard;
   readonly #limits: AdminLimits;
   readonly #answering: Answering;
-  readonly #operator: Approver;
-  readonly #signIn: SignIn | undefined;
+  readonly #operator: AdminCaller;
+  readonly #sessions: BrowserSessions | undefined;
+  readonly #events: AdminEvents;
+  readonly #console = new ConsoleFiles();
+  readonly #endEvents: () => void;
   readonly #processMetrics = new SharedText(() => this.#metricsText(true));
   /** Called for each request whose credential was accepted. */
   readonly #authenticated: (request: IncomingMessage, response: ServerResponse) => void;
   readonly #routes: Readonly<Record<string, Route | undefined>> = {
+    "/": page(() => "/console/"),
     "/metrics": { method: "GET", isOpen: true, run: (exchange) => this.#metrics(exchange) },
     "/healthz": { method: "GET", isOpen: true, run: (exchange) => this.#alive(exchange) },
     "/livez": { method: "GET", isOpen: true, run: (exchange) => this.#alive(exchange) },
     "/readyz": { method: "GET", isOpen: true, run: (exchange) => this.#ready(exchange) },
     "/startupz": { method: "GET", isOpen: true, run: (exchange) => this.#started(exchange) },
     "/v1/policy": { method: "GET", run: (exchange) => this.#policy(exchange) },
-    "/v1/servers": { method: "GET", run: (exchange) => this.#servers(exchange) },
-    "/v1/sign-in-links": { method: "POST", run: (exchange) => this.#signInLink(exchange) },
-    "/v1/sign-in": { method: "POST", isOpen: true, run: (exchange) => this.#redeem(exchange) },
-    "/v1/approvals": { method: "GET", run: (exchange) => this.#list(exchange) },
-    page: still("text/html; charset=utf-8", APPROVAL_PAGE),
-    "/approve.js": still("text/javascript; charset=utf-8", APPROVAL_SCRIPT),
-    "/approve.css": still("text/css; charset=utf-8", APPROVAL_STYLE),
+    page: page((path) => `/console/approvals${path.startsWith("/approve/") ? path.slice("/approve".length) : ""}`),
   };
+  readonly #handlers: OperationHandlers;
 
   constructor(
     options: AdminOptions,
     guard: Guard,
     limits: AdminLimits,
     authenticated: ReturnType<typeof boundConnections>,
-    signIn: SignIn | undefined,
+    sessions: BrowserSessions | undefined,
   ) {
-    this.#signIn = signIn;
+    this.#sessions = sessions;
     this.#authenticated = authenticated;
     this.#options = options;
     this.#guard = guard;
     this.#limits = limits;
     const { name = "operator", groups = ["operators"] } = options.approver ?? {};
-    this.#operator = { name, groups };
+    this.#operator = { name, groups, roles: ["operator"] };
     this.#answering = new Answering(options.gate.approvals, options.ledger);
+    this.#handlers = { ...this.#ownHandlers(), ...options.operations };
+    const isValid = async (by: AdminCaller): Promise<boolean> => sessions?.isValid(by) ?? true;
+    this.#events = new AdminEvents(options.version ?? "", isValid);
+    this.#endEvents = options.startEvents?.(this.#events) ?? (() => {});
+  }
+
+  close(): void {
+    this.#endEvents();
+    this.#events.close();
   }
 
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const traceId = traceIdFrom(request.headers.traceparent);
+    const { method, url = "" } = request;
     try {
-      const route = this.#route(request.url ?? "", request.method);
-      this.#guard.checkSource(request, route?.isPage);
-      if (!route) throw new Fault("ResourceNotFound", "the admin port has nothing at this path");
-      if (request.method !== route.method) {
-        response.setHeader("allow", route.method);
-        return sendFault(response, new Fault("InvalidRequest", `use ${route.method} here`), traceId, 405);
+      const path = url.split("?", 1)[0] as string;
+      const isConsole = path === "/console" || path.startsWith("/console/");
+      const route = this.#route(path, method);
+      this.#guard.checkSource(request, (isConsole || route?.isPage) ?? false);
+      if (isConsole && method === "GET" && this.#console.send(path, response)) return;
+      const operation = route ? undefined : findOperation(method, path, (name) => this.#isServed(name));
+      if (!route && !operation) throw new Fault("ResourceNotFound", "the admin port has nothing at this path");
+      const allowed = operation ? ("allowed" in operation ? operation.allowed : [method]) : [route?.method];
+      if (!allowed.includes(method as never) || (operation && "allowed" in operation)) {
+        response.setHeader("allow", allowed.join(", "));
+        return sendFault(response, new Fault("InvalidRequest", `use ${allowed.join(" or ")} here`), traceId, 405);
       }
+      if (operation && !("allowed" in operation)) return await this.#operate(operation, request, response, traceId);
+      if (!route) return;
       const by = route.isOpen ? this.#operator : await this.#credentialOf(request);
       if (!route.isOpen) this.#authenticated(request, response);
       await route.run({ request, response, traceId, by });
@@ -219,28 +273,173 @@ class Admin {
     }
   }
 
-  /** The operator's own token, the key of an approver, or the session of a signed-in browser. */
-  async #credentialOf(request: IncomingMessage): Promise<Approver> {
-    if (request.headers.authorization === undefined && this.#signIn?.accepts(request)) return this.#operator;
-    const approver = await this.#options.approverFor?.(bearerOf(request));
-    if (approver) return approver;
+  #isServed(name: OperationName): boolean {
+    return name === "signIn" || name === "followEvents" || this.#handlers[name] !== undefined;
+  }
+
+  async #operate(
+    found: FoundOperation,
+    request: IncomingMessage,
+    response: ServerResponse,
+    traceId: string,
+  ): Promise<void> {
+    const { name } = found;
+    if (name === "signIn") return this.#signIn(found, request, response);
+    const by = await this.#callerOf(request);
+    this.#authenticated(request, response);
+    checkMayUse(by, name);
+    const input = await readInput(found, request, by);
+    if (name === "followEvents") return this.#follow(by, request, response, input as { last?: string });
+    const exchange: OperationExchange = { by, actor: `admin:${by.name}`, traceId };
+    await recordWrite(this.#options.ledger, name, input as JsonObject, exchange);
+    const run = this.#handlers[name] as (input: unknown, exchange: OperationExchange) => Promise<object> | object;
+    const result = await run(input, exchange);
+    if (name === "signOut" && this.#sessions) response.setHeader("set-cookie", this.#sessions.clearCookie);
+    sendJson(response, 200, shownTo(by, name, result));
+  }
+
+  async #follow(
+    by: AdminCaller,
+    request: IncomingMessage,
+    response: ServerResponse,
+    { last }: { last?: string },
+  ): Promise<void> {
+    const header = request.headers["last-event-id"];
+    const from = typeof header === "string" ? header : (last ?? "");
+    if (await this.#events.follow(by, response, ANSWER_HEADERS, from)) return;
+    throw new Fault("Unavailable", "too many browsers follow events; close some");
+  }
+
+  /** The credential of a request, or the session of a signed-in browser. */
+  async #callerOf(request: IncomingMessage): Promise<AdminCaller> {
+    if (request.headers.authorization === undefined) {
+      const caller = await this.#sessions?.find(request);
+      if (caller) return caller;
+    }
+    return this.#credentialOf(request);
+  }
+
+  /** The operator's own token, or a key that may use the admin port. */
+  async #credentialOf(request: IncomingMessage): Promise<AdminCaller> {
+    const caller = await this.#ofKey(bearerOf(request));
+    if (caller) return caller;
     this.#guard.checkCredential(request);
     return this.#operator;
   }
 
-  #route(url: string, method: string | undefined): Route | undefined {
-    const path = url.split("?", 1)[0] as string;
+  async #ofKey(token: string): Promise<AdminCaller | undefined> {
+    const found = await this.#options.approverFor?.(token);
+    return found && { ...found, roles: found.roles ?? ["approver"] };
+  }
+
+  async #signIn(found: FoundOperation, request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const sessions = this.#sessions;
+    if (!sessions) throw new Fault("ResourceNotFound", "this admin port has no sign-in");
+    const { code, credential } = (await readInput(found, request, this.#operator)) as {
+      code?: string;
+      credential?: string;
+    };
+    let caller: AdminCaller | undefined;
+    if (code !== undefined) {
+      if (await sessions.redeem(code)) caller = this.#operator;
+      else {
+        throw this.#guard.failure("the sign-in link is wrong, expired or used", "Run `portcullis console` again");
+      }
+    } else {
+      caller = await this.#ofKey(credential ?? "");
+      if (!caller) {
+        this.#guard.checkToken(credential ?? "");
+        caller = this.#operator;
+      }
+    }
+    const signedIn = await sessions.open(caller);
+    this.#options.telemetry.log.notice("a browser signed in at the admin port", { by: caller.name });
+    response.setHeader("set-cookie", signedIn.setCookie);
+    sendJson(response, 200, { page_key: signedIn.pageKey, session: this.#facts(signedIn.caller) });
+  }
+
+  #facts(by: AdminCaller): SessionFacts {
+    const { version = "", kind = "gateway" } = this.#options;
+    const isUsable = (name: OperationName): boolean => this.#isServed(name) && mayUse(by, ROUTES[name]);
+    return {
+      name: by.name,
+      roles: by.roles,
+      groups: by.groups,
+      sees_arguments: seesArguments(by),
+      version,
+      kind,
+      operations: (Object.keys(ROUTES) as OperationName[]).filter(isUsable),
+      ...(by.app === undefined ? {} : { app: by.app }),
+      ...(by.session && this.#sessions
+        ? { expires_at: new Date(by.session.until).toISOString(), idle_ms: this.#sessions.idleMs }
+        : {}),
+    };
+  }
+
+  /** The operations of this port itself. */
+  #ownHandlers(): OperationHandlers {
+    const { halts, version = "" } = this.#options;
+    return {
+      getSession: (_input, { by }) => this.#facts(by),
+      getOpenApi: () => openApiDocument(version),
+      ...(this.#sessions
+        ? {
+            signOut: async ({ everywhere = false }, { by }) => ({
+              ended: (await this.#sessions?.end(by, everywhere)) ?? 0,
+            }),
+            createSignInLink: () => {
+              const { code, expiresAt } = (this.#sessions as BrowserSessions).issue();
+              return { code, expires_at: new Date(expiresAt).toISOString() };
+            },
+          }
+        : {}),
+      listApprovals: async ({ state, app }, { by }) => ({
+        approvals: (await this.#answering.list(by, state, app)).map((each) => listed(each, by)),
+      }),
+      getApproval: async ({ id }, { by }) => this.#detail(await this.#answering.show(id, by), by),
+      approve: ({ id, reason, intent_id }, exchange) => this.#answer(id, "approved", reason, exchange, intent_id),
+      deny: ({ id, reason }, exchange) => this.#answer(id, "denied", reason, exchange),
+      approveThese: async ({ these, reason }, exchange) => {
+        const results: { id: string; ok: boolean; problem?: string }[] = [];
+        // One after the other: each answer is recorded before it takes effect.
+        for (const { id, intent_id } of these) {
+          try {
+            await this.#answer(id, "approved", reason, exchange, intent_id);
+            results.push({ id, ok: true });
+          } catch (error) {
+            results.push({ id, ok: false, problem: asFault(error).message });
+          }
+        }
+        return { results };
+      },
+      ...(halts
+        ? {
+            listHalts: () => ({ halts: halts.list().map(haltRow) }),
+            halt: (input, { actor }) => halt(halts, input, actor),
+            resume: (input, { actor }) => resume(halts, input, actor),
+          }
+        : {}),
+    };
+  }
+
+  async #detail(challenge: Challenge, by: AdminCaller): Promise<ApprovalDetail> {
+    const more = await this.#options.approvalDetail?.(challenge, by);
+    const { app, agent, tool, rules } = shown(challenge, by);
+    const until = new Date(Date.now() + GRANT_MS).toISOString();
+    return {
+      ...shown(challenge, by),
+      now: new Date().toISOString(),
+      recent: [],
+      grant: { app, agent, tool, rules: rules.map(({ id }) => id), fixed: {}, free: [], until },
+      ...more,
+    };
+  }
+
+  #route(path: string, method: string | undefined): Route | undefined {
     const registration = this.#registrationRoute(path, method);
     if (registration) return registration;
-    const { halts } = this.#options;
-    if (path === "/v1/halts" && halts) return this.#haltRoute(halts, method);
     const name = PAGE.test(path) ? "page" : path;
-    if (Object.hasOwn(this.#routes, name)) return this.#routes[name];
-    const [, id, action] = CHALLENGE.exec(path) ?? [];
-    if (id === undefined) return undefined;
-    if (action === undefined) return { method: "GET", run: (exchange) => this.#show(id, exchange) };
-    const answer = action === "approve" ? "approved" : "denied";
-    return { method: "POST", run: (exchange) => this.#answer(id, answer, exchange) };
+    return Object.hasOwn(this.#routes, name) ? this.#routes[name] : undefined;
   }
 
   /** Checks its own credential: a key with `admin.read` or `admin.write`. */
@@ -261,23 +460,6 @@ class Admin {
           checkOperator: () => this.#guard.checkCredential(request),
           authenticated: () => this.#authenticated(request, response),
         }),
-    };
-  }
-
-  #haltRoute(halts: HaltControl, method: string | undefined): Route {
-    return {
-      method: method === "POST" || method === "DELETE" ? method : "GET",
-      run: async ({ request, response, by }) => {
-        this.#checkOperator(by);
-        const actor = `admin:${by.name}`;
-        if (method === "GET") return sendJson(response, 200, { halts: halts.list().map(haltRow) });
-        const query = Object.fromEntries(new URLSearchParams((request.url ?? "").split("?")[1] ?? ""));
-        const done =
-          method === "DELETE"
-            ? await resume(halts, query, actor)
-            : await halt(halts, await readJson(request, this.#limits.maxBodyBytes), actor);
-        sendJson(response, 200, done);
-      },
     };
   }
 
@@ -356,48 +538,18 @@ class Admin {
     sendJson(response, 200, { hash: policy.hash, files, rules: policy.rules.length, warnings: policy.warnings });
   }
 
-  /** An approver's key is good for approvals, and for nothing else. */
-  #checkOperator(by: Approver): void {
-    if (by !== this.#operator) throw new Fault("AuthorizationError", "this is for the operator's own credential");
+  #checkOperator(by: AdminCaller): void {
+    if (!isOperator(by)) throw new Fault("AuthorizationError", "this is for the operator's own credential");
   }
 
-  async #servers({ response, by }: Exchange): Promise<void> {
-    this.#checkOperator(by);
-    const { servers } = await this.#collect("servers");
-    sendJson(response, 200, { servers: servers as unknown as JsonObject[] });
-  }
-
-  #signInLink({ response, by }: Exchange): void {
-    this.#checkOperator(by);
-    if (!this.#signIn) throw new Fault("ResourceNotFound", "this admin port has no sign-in links");
-    const { code, expiresAt } = this.#signIn.issue();
-    sendJson(response, 200, { code, expires_at: new Date(expiresAt).toISOString() });
-  }
-
-  async #redeem({ request, response }: Exchange): Promise<void> {
-    const { code } = await readJson(request, this.#limits.maxBodyBytes);
-    const signedIn = typeof code === "string" ? await this.#signIn?.redeem(code) : undefined;
-    if (!signedIn) {
-      throw this.#guard.failure("the sign-in link is wrong, expired or used", "Run `portcullis approvals open` again");
-    }
-    this.#options.telemetry.log.notice("a browser signed in at the admin port", { by: this.#operator.name });
-    response.setHeader("set-cookie", signedIn.setCookie);
-    sendJson(response, 200, { page_key: signedIn.pageKey });
-  }
-
-  async #list({ request, response, by }: Exchange): Promise<void> {
-    const state = new URLSearchParams((request.url ?? "").split("?")[1] ?? "").get("state");
-    const all = await this.#answering.list(by, state ?? undefined);
-    sendJson(response, 200, { approvals: all.map(listed) });
-  }
-
-  async #show(id: string, { response, by }: Exchange): Promise<void> {
-    sendJson(response, 200, shown(await this.#answering.show(id, by)));
-  }
-
-  async #answer(id: string, answer: ApprovalAnswer, { request, response, traceId, by }: Exchange): Promise<void> {
-    const reason = readReason(await readJson(request, this.#limits.maxBodyBytes));
-    const challenge = await this.#answering.answer(id, answer, reason, traceId, by);
+  async #answer(
+    id: string,
+    answer: ApprovalAnswer,
+    reason: string | undefined,
+    { by, traceId }: OperationExchange,
+    intentId?: string,
+  ) {
+    const challenge = await this.#answering.answer(id, answer, reason ?? "", traceId, by, intentId);
     const { tool, app, agent, decidedBy } = challenge;
     this.#options.telemetry.metrics.approvalsAnswered.inc(answer);
     this.#options.telemetry.log.notice(
@@ -405,7 +557,7 @@ class Admin {
       { challenge: id, tool, app, agent, by: decidedBy },
       traceId,
     );
-    sendJson(response, 200, shown(challenge));
+    return shown(challenge, by);
   }
 
   #fail(request: IncomingMessage, response: ServerResponse, fault: Fault, traceId: string): void {
@@ -427,29 +579,17 @@ class Admin {
   }
 }
 
-/** The same for every caller: it shows nothing without a credential. */
-function still(type: string, text: string): Route {
+/** Leads to the console: the fragment of a link, which holds its code, stays with the browser. */
+function page(to: (path: string) => string): Route {
   return {
     method: "GET",
     isOpen: true,
     isPage: true,
-    run: ({ response }) => sendText(response, 200, type, text, PAGE_HEADERS),
+    run: ({ request, response }) => {
+      const location = to((request.url ?? "").split("?", 1)[0] as string);
+      sendText(response, 302, "text/plain; charset=utf-8", location, { location });
+    },
   };
-}
-
-function readReason(body: JsonObject): string {
-  const unknown = Object.keys(body).find((key) => key !== "reason");
-  if (unknown !== undefined) {
-    throw new Fault("InvalidParams", `field \`${visible(unknown.slice(0, 64))}\` has no meaning here`, {
-      field: "reason",
-      suggestions: ['Send {"reason": "…"} or {}'],
-    });
-  }
-  const reason = body.reason ?? "";
-  if (typeof reason === "string" && reason.length <= MAX_REASON_CHARS) return reason;
-  throw new Fault("InvalidParams", `\`reason\` must be a text of at most ${MAX_REASON_CHARS} characters`, {
-    field: "reason",
-  });
 }
 
 function listen(server: Server, host: string, port: number, isShared: boolean): Promise<void> {

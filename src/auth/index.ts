@@ -10,6 +10,7 @@ export { createKey, type KeyRequest } from "./api-keys/create.js";
 export { keyIdentity, noCredential, unknownCaller } from "./api-keys/identify.js";
 export {
   approverOf,
+  consoleRolesOf,
   type KeyRights,
   PERMISSION_FORMS,
   PermissionInvalid,

@@ -161,6 +161,8 @@ export interface TailOptions {
   readonly filter?: (record: LedgerRecord) => boolean;
   /** How far to look back; 64 MiB unless given. */
   readonly maxBytes?: number;
+  /** Only records below this number. */
+  readonly before?: number | undefined;
   readonly disk?: LedgerFs;
 }
 
@@ -175,17 +177,19 @@ export interface Tail {
 
 /** The last `count` records that fit. Half a line at the very end is not a record yet. */
 export async function readLast(dir: string, count: number, options: TailOptions = {}): Promise<Tail> {
-  const { filter, disk = nodeFs } = options;
+  const { filter, before = Number.POSITIVE_INFINITY, disk = nodeFs } = options;
   if ((await disk.stat(dir))?.isDirectory !== true) throw new LedgerReadError(`there is no ledger directory at ${dir}`);
   const found: LedgerRecord[] = [];
   let next: number | undefined;
   let left = options.maxBytes ?? DEFAULT_MAX_BYTES;
   for (const segment of (await listSegments(disk, dir)).reverse()) {
+    if (segment.first >= before) continue;
     const file = await openSegment(disk, segment);
     try {
       for await (const { bytes, offset } of linesBackwards(file, segment.name)) {
         if (found.length >= count && next !== undefined) return { records: found.reverse(), next, complete: true };
         if (left <= 0) return { records: found.reverse(), next: next ?? 0, complete: false };
+        if ((parseHead(bytes)?.seq ?? -1) >= before) continue;
         left -= bytes.length + 1;
         const record = parseRecord(bytes);
         if (record === undefined) throw new LedgerReadError(`${segment.name} at byte ${offset} is not a record`);

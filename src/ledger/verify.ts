@@ -32,6 +32,8 @@ export interface VerifyOptions {
   /** Where pruned records are read from, to check them too. */
   readonly archive?: Archive | undefined;
   readonly disk?: LedgerFs;
+  /** Called now and then with the record that is read next. */
+  readonly onProgress?: (next: number) => void;
 }
 
 export interface CheckedCheckpoint {
@@ -70,7 +72,7 @@ export async function verify(path: string, options: VerifyOptions = {}): Promise
   const { disk = nodeFs } = options;
   const source = await openSource(disk, path, options.archive);
   const outside = (options.checkpoints ?? []).map((note, i) => ({ from: `outside checkpoint ${i + 1}`, note }));
-  const review = new Review(source, [...source.commitments, ...outside], disk);
+  const review = new Review(source, [...source.commitments, ...outside], disk, options.onProgress);
   await review.readAll();
   await review.checkSignatures(options.publicKeys);
   return review.result(path);
@@ -78,6 +80,7 @@ export async function verify(path: string, options: VerifyOptions = {}): Promise
 
 class Review {
   readonly #disk: LedgerFs;
+  readonly #onProgress: VerifyOptions["onProgress"];
   readonly #source: VerifySource;
   readonly #commitments: readonly Commitment[];
   readonly #problems: LedgerProblem[] = [];
@@ -95,7 +98,13 @@ class Review {
   #origin: string | undefined;
   readonly #checked: CheckedCheckpoint[] = [];
 
-  constructor(source: VerifySource, commitments: readonly Commitment[], disk: LedgerFs) {
+  constructor(
+    source: VerifySource,
+    commitments: readonly Commitment[],
+    disk: LedgerFs,
+    onProgress: VerifyOptions["onProgress"],
+  ) {
+    this.#onProgress = onProgress;
     this.#source = source;
     this.#commitments = commitments;
     this.#disk = disk;
@@ -127,7 +136,10 @@ class Review {
     const chain = new HashChain(from, this.#source.prev, this.#report);
     this.#noteRoot();
     try {
-      for await (const batch of this.#source.lines()) await this.#readBatch(batch, chain);
+      for await (const batch of this.#source.lines()) {
+        await this.#readBatch(batch, chain);
+        this.#onProgress?.(this.#to);
+      }
     } catch (error) {
       if (!(error instanceof LedgerReadError)) throw error;
       this.#trouble("unreadable", error.message);

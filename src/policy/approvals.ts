@@ -24,6 +24,8 @@ export interface ChallengeSummary {
   readonly agent: string;
   /** The agent of the credential, where a delegation made the caller another one. */
   readonly holder?: string;
+  /** The user behind the agent, where the credential names one. */
+  readonly user?: string;
   readonly method: string;
   readonly tool: string;
   readonly binding: string;
@@ -145,10 +147,11 @@ export class StoredApprovals implements Approvals {
     bounds: OpenBounds = DEFAULT_APPROVAL_LIMITS,
   ): Promise<{ challenge: Challenge; isNew: boolean }> {
     const { principal, target, intent } = request;
-    const { agent, holder } = principal;
+    const { agent, holder, user } = principal;
     const document: ChallengeDocument = {
       agent,
       ...(holder === undefined ? {} : { holder }),
+      ...(user === undefined ? {} : { user }),
       method: request.method,
       tool: target.name,
       binding: target.binding,

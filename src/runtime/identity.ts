@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import {
   ApiKeyCache,
   approverOf,
+  consoleRolesOf,
   type Identify,
   keyIdentity,
   LOCAL_CREDENTIAL,
@@ -80,7 +81,8 @@ export function keysOrLocal(options: IdentityOptions) {
       open: (request) => (tokens?.open(request) || document?.(request)) ?? false,
       approverFor: async (token) => {
         const credential = token === "" ? undefined : await ring.find(token);
-        return credential && approverOf(credential);
+        const approver = credential && approverOf(credential);
+        return approver && { ...approver, roles: consoleRolesOf(credential), key: credential.key.id };
       },
       registrarFor: (token) => registrarOf(ring, token),
       close: async () => {

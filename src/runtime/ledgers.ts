@@ -21,14 +21,22 @@ const REPLACED = ".replaced-";
 export function knownLedgers(command: Command): NamedLedger[] {
   const { dir } = statePaths(shared(command).dir);
   const hosts = hostDirectory(command);
-  const own = [...ledgersIn(join(dir, "ledger")), ...childrenOf(join(dir, FURTHER_LEDGERS)).flatMap(ledgersIn)];
   return [
-    ...own.map((path) => ({ name: relative(dir, path), path })),
-    ...ledgersIn(join(hosts, "ledger")).map((path) => ({
-      name: join("host", relative(join(hosts, "ledger"), path)),
-      path,
-    })),
-  ].filter(({ path }) => existsSync(path) && !isUnused(path));
+    ...ledgersUnder(dir),
+    ...ledgersIn(join(hosts, "ledger"))
+      .map((path) => ({ name: join("host", relative(join(hosts, "ledger"), path)), path }))
+      .filter(isInUse),
+  ];
+}
+
+/** Those of one data directory alone. */
+export function ledgersUnder(dir: string): NamedLedger[] {
+  const own = [...ledgersIn(join(dir, "ledger")), ...childrenOf(join(dir, FURTHER_LEDGERS)).flatMap(ledgersIn)];
+  return own.map((path) => ({ name: relative(dir, path), path })).filter(isInUse);
+}
+
+function isInUse({ path }: NamedLedger): boolean {
+  return existsSync(path) && !isUnused(path);
 }
 
 /** The ledgers that were named, by name or path, or all that are known. */

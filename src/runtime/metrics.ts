@@ -3,14 +3,14 @@
 
 import { readdir, stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
+import type { OperationResult } from "../admin/index.js";
 import type { Applications } from "../gateway/index.js";
 import type { Ledger } from "../ledger/index.js";
-import type { RetainedBytes } from "../mcp/index.js";
+import type { JsonObject, RetainedBytes } from "../mcp/index.js";
 import type { Listener } from "../mcp/transports/index.js";
 import type { PolicyWatcher } from "../policy/index.js";
 import type { Storage, StoreOperation } from "../storage/index.js";
 import { type Family, gauge, type Telemetry } from "../telemetry/index.js";
-import type { UpstreamHealth } from "../upstream/index.js";
 
 const ASK_MS = 5_000;
 /** A replica registers itself every five seconds; one that has not for so long is not counted any more. */
@@ -188,28 +188,38 @@ async function ledgerFamilies(dir: string): Promise<Family[]> {
   ];
 }
 
-export interface ServerFacts extends Omit<UpstreamHealth, "lastError" | "retryAt"> {
-  readonly replica: string;
-  readonly app: string;
-  readonly server: string;
-  readonly tools: number;
-  /** Processes or connections. */
-  readonly instances: number;
-  readonly lastError: { readonly at: string; readonly message: string } | undefined;
-}
+type ServerRow = OperationResult<"listServers">["servers"][number];
 
-export function serverFacts(applications: Applications, replica: string): ServerFacts[] {
+/** The state of each server in this process, as the admin API gives it. */
+export function serverFacts(applications: Applications, replica: string): ServerRow[] {
   return [...applications.open].flatMap((servedApplication) =>
-    [...servedApplication.upstreams.values()].map((link) => {
-      const { lastError, retryAt: _, ...health } = link.health();
+    [...servedApplication.upstreams.values()].map((handle): ServerRow => {
+      const health = handle.health();
+      const { lastError, counts, pid, revision, containment, sandbox } = health;
       return {
         replica,
         app: servedApplication.id,
-        server: link.server,
-        tools: servedApplication.toolsOf(link.server),
-        instances: link.instances,
-        ...health,
-        lastError: lastError && { at: new Date(lastError.at).toISOString(), message: lastError.message },
+        server: handle.server,
+        state: health.state,
+        circuit: health.circuit,
+        transport: health.transport,
+        ...(revision === undefined ? {} : { revision }),
+        tools: servedApplication.toolsOf(handle.server),
+        instances: handle.instances,
+        in_flight: health.inFlight,
+        queued: health.queued,
+        restarts: health.restarts,
+        calls: counts.calls,
+        failures: counts.failures + counts.timeouts,
+        counts: { ...counts } as unknown as JsonObject,
+        ...(pid === undefined ? {} : { pid }),
+        ...(containment === undefined ? {} : { containment }),
+        ...(sandbox === undefined ? {} : { sandbox: sandbox as unknown as JsonObject }),
+        ...(lastError === undefined
+          ? {}
+          : { last_error: { at: new Date(lastError.at).toISOString(), message: lastError.message } }),
+        stderr: health.stderr,
+        pending_pins: 0,
       };
     }),
   );

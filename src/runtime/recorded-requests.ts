@@ -1,8 +1,8 @@
 // Recorded decisions as requests that can be decided again, and requests that were never made.
 
-import { readSeveral } from "../ledger/index.js";
+import { type LedgerRecord, readSeveral } from "../ledger/index.js";
 import type { JsonObject } from "../mcp/index.js";
-import { NO_FLOW, type PolicyDecision, type PolicyRequest } from "../policy/index.js";
+import { NO_FLOW, type PolicyDecision, type PolicyRequest, type ToolSummary } from "../policy/index.js";
 import type { Served } from "./served.js";
 
 export interface RecordedRequest {
@@ -39,41 +39,52 @@ const TYPES: Readonly<Record<string, PolicyRequest["resource"]["type"]>> = {
   "subscriptions/listen": "Method",
 };
 
-/** Decisions of the ledgers as requests that can be decided again. Built-in ones are not decided by policy. */
+/** Decisions of the ledgers as requests that can be decided again. */
 export async function* recorded({ app, tools, ledgers }: Served): AsyncGenerator<RecordedRequest> {
-  for await (const { ledger, record: intent } of readSeveral(ledgers)) {
-    if (intent.kind !== "decision" || intent.app !== app) continue;
-    const type = TYPES[intent.method];
-    if (!type || intent.rules.some((rule) => rule.startsWith("builtin.") || rule === "route" || rule === "schema"))
-      continue;
-    const tool = type === "Tool" ? tools.find((each) => each.name === intent.tool) : undefined;
-    if (type === "Tool" && !tool) continue;
-    yield {
-      ledger: ledger.name,
-      seq: intent.seq,
-      effect: intent.effect,
-      rules: intent.rules,
-      argumentsId: intent.args_cid,
-      hasArguments: intent.args !== undefined,
-      request: {
-        app: intent.app,
-        agent: intent.agent,
-        scope: [],
-        action: type === "Tool" ? intent.tool : intent.method,
-        resource: {
-          type,
-          id: intent.tool,
-          ...(tool ? { server: tool.server, tags: tool.tags } : { server: serverOf(intent.binding) }),
-        },
-        arguments: intent.args === undefined ? {} : (JSON.parse(intent.args) as JsonObject),
-        ...(intent.forwarded === undefined ? {} : { forwarded: JSON.parse(intent.forwarded) as JsonObject }),
-        flow: NO_FLOW,
-        transport: "http",
-      },
-    };
+  for await (const { ledger, record } of readSeveral(ledgers)) {
+    if (record.kind !== "decision" || record.app !== app) continue;
+    const request = recordedRequest(ledger.name, record, tools);
+    if (request) yield request;
   }
 }
 
-function serverOf(binding: string): string {
-  return binding.slice(binding.indexOf(":") + 1);
+/** Undefined for a built-in call, which policy does not decide, and for a tool that is gone. */
+export function recordedRequest(
+  ledger: string,
+  intent: Extract<LedgerRecord, { kind: "decision" }>,
+  tools: readonly ToolSummary[],
+): RecordedRequest | undefined {
+  const type = TYPES[intent.method];
+  if (!type || intent.rules.some((rule) => rule.startsWith("builtin.") || rule === "route" || rule === "schema"))
+    return undefined;
+  const tool = type === "Tool" ? tools.find((each) => each.name === intent.tool) : undefined;
+  if (type === "Tool" && !tool) return undefined;
+  return {
+    ledger,
+    seq: intent.seq,
+    effect: intent.effect,
+    rules: intent.rules,
+    argumentsId: intent.args_cid,
+    hasArguments: intent.args !== undefined,
+    request: {
+      app: intent.app,
+      agent: intent.agent,
+      scope: [],
+      action: type === "Tool" ? intent.tool : intent.method,
+      resource: {
+        type,
+        id: intent.tool,
+        ...(tool ? { server: tool.server, tags: tool.tags ?? [] } : { server: serverOf(intent.binding) }),
+      },
+      arguments: intent.args === undefined ? {} : (JSON.parse(intent.args) as JsonObject),
+      ...(intent.forwarded === undefined ? {} : { forwarded: JSON.parse(intent.forwarded) as JsonObject }),
+      flow: NO_FLOW,
+      transport: "http",
+    },
+  };
+}
+
+/** A binding is how a server is connected, its name and a hash of its entry: `server:NAME#HASH`. */
+export function serverOf(binding: string): string {
+  return binding.slice(binding.indexOf(":") + 1).replace(/#[0-9a-f]+$/, "");
 }

@@ -166,6 +166,7 @@ async function serveHere(dir: string, module: string | undefined, options: Serve
     ...runtimeOptions(dir, options, served),
     retention: await retentionFor(options),
     workflow,
+    isDemonstration: served !== undefined && module === undefined,
   });
   const { admin } = runtime;
   if (cluster.isWorker && admin) answerParent((part) => admin.report(part));
@@ -197,6 +198,9 @@ async function serveHere(dir: string, module: string | undefined, options: Serve
   });
 }
 
+/** How long the link that is printed at the start can be used. */
+const CONSOLE_LINK_MS = 10 * 60_000;
+
 /** Each application with the names of its own policies. */
 async function servedApplications(
   runtime: GatewayRuntime,
@@ -223,6 +227,7 @@ function welcome(
     "",
     ...runtime.listeners.map((listener) => `  MCP           ${listener.url}`),
     `  admin         ${runtime.admin?.url}  (/metrics /livez /readyz)`,
+    ...consoleHelp(runtime),
     `  applications  ${names.length === 0 ? "none yet: portcullis app add NAME" : names.join(", ")}`,
     `  policy        ${watcher.files.join(", ")}`,
     `                ${counted(policy.rules.length, "rule")} for all applications, ${policy.hash.slice(0, 12)}; a saved change applies at once`,
@@ -237,6 +242,13 @@ function welcome(
     "",
     "Stop with Ctrl-C.",
   ].join("\n");
+}
+
+/** A log is read by others, and later: only a terminal gets a link that signs in, once. */
+function consoleHelp({ admin }: GatewayRuntime): string[] {
+  if (!admin) return [];
+  const link = process.stdout.isTTY ? admin.signInLink(CONSOLE_LINK_MS) : undefined;
+  return [`  console       ${link ?? `${admin.url}/console/  (signed in: portcullis console)`}`];
 }
 
 /** Callers without a credential need no more than the address. */

@@ -41,6 +41,7 @@ import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telem
 import { allowanceFor, createDialer, createOutbound } from "../upstream/index.js";
 import { announceAdmin } from "./admin-client.js";
 import { defined, type Settings } from "./config.js";
+import { openConsole } from "./console/index.js";
 import { coreFor, guardrailModules, isModuleFile, loadToolModules } from "./core.js";
 import { ensureState, replicaName, STORE_START_WAIT_MS, STORE_WAIT_MS, type State } from "./data-directory.js";
 import { environment, referenceResolver, takeVariable, VERSION } from "./environment.js";
@@ -101,6 +102,8 @@ export interface GatewayRuntimeOptions extends RuntimeSettings {
   webhook?: { readonly url: string; readonly secret: string } | undefined;
   /** An application whose tools run in this process; it is served beside those of the store. */
   inProcess?: (InProcessApplication & { readonly app: string }) | undefined;
+  /** It is what is served before anything was configured. */
+  isDemonstration?: boolean;
   /** The first policy file of a new data directory. */
   starterPolicy?: StarterPolicy | undefined;
   /** A policy in another language than Cedar, such as a host's policy.yaml, which is one more check. */
@@ -411,6 +414,41 @@ async function open(
     anonymousEndpoint,
     open: who.open,
   });
+  const collect = collectFromParent();
+  const servers = () => serverFacts(applications, replica);
+  const reloadPolicies = async (): Promise<Reload> => {
+    const reload = await watcher.reload();
+    await applications.policiesLoaded();
+    return reload;
+  };
+  const ui =
+    options.admin &&
+    openConsole(
+      {
+        stateDir: state.dir,
+        policyDir: state.policyDir,
+        storage,
+        sealer,
+        applications,
+        ledger,
+        telemetry,
+        approvals,
+        watcher,
+        ownsPolicies: !options.policy?.length && workflow === undefined,
+        inProcess: inProcess && { app: inProcess.app, policies: inProcess.policies ?? {} },
+        workflow,
+        components: () =>
+          Object.entries(health.components).flatMap(([name, check]) => {
+            const { problem, warning } = check();
+            const message = problem ?? warning;
+            return message === undefined ? [] : [{ name, message }];
+          }),
+        servers,
+        reloadPolicies: async () => void (await reloadPolicies()),
+      },
+      async () => (collect ? ((await collect("servers")).servers as ReturnType<typeof servers>) : servers()),
+    );
+  opened.push(() => ui?.close());
   const admin = options.admin
     ? await listenAdmin(options.admin, {
         telemetry,
@@ -433,11 +471,23 @@ async function open(
           registrations: registrationsOf({ storage, applications, ledger, allow }),
         },
         policyFiles: () => watcher.files,
-        servers: () => serverFacts(applications, replica),
+        servers,
+        operations: ui?.operations,
+        approvalDetail: ui?.approvalDetail,
+        sessions: ui?.sessions,
+        startEvents: ui?.startEvents,
+        isKeyActive: async (id) => {
+          const key = await storage.keys.get(id);
+          return (
+            key !== undefined && key.revokedAt === undefined && (key.expiresAt ?? Number.POSITIVE_INFINITY) > Date.now()
+          );
+        },
+        version: VERSION,
+        kind: options.checkFile ? "host" : options.isDemonstration ? "demonstration" : "gateway",
         refused: () => applications.refused,
         components: health.components,
         isStarted: health.isStarted,
-        collect: collectFromParent(),
+        collect,
       })
     : undefined;
   opened.push(() => admin?.close());
@@ -458,8 +508,8 @@ async function open(
   const listeners = await listenAll(options, tenantRouter, () => applications.endStreams(), opened);
   setDocumentationBase(options.documentationUrl ?? documentationPage(options.publicUrl, listeners.length > 0));
   health.started();
-  const servers = new ServerMetrics(applications);
-  telemetry.metrics.addSource(() => servers.families());
+  const serverMetrics = new ServerMetrics(applications);
+  telemetry.metrics.addSource(() => serverMetrics.families());
   watchConnections(telemetry, listeners, tenantRouter);
   return {
     state,
@@ -479,11 +529,7 @@ async function open(
     },
     isLocalAccessOn: who.isLocalAccessOn,
     health,
-    reloadPolicies: async () => {
-      const reload = await watcher.reload();
-      await applications.policiesLoaded();
-      return reload;
-    },
+    reloadPolicies,
   };
 }
 

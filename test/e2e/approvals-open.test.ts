@@ -107,20 +107,20 @@ describe("approvals open", { timeout: 120_000 }, () => {
     const answer = await redeem(code);
     expect(answer.status).toBe(200);
     const cookie = answer.headers.get("set-cookie") as string;
-    expect(cookie).toMatch(/; Path=\/v1\/approvals; Max-Age=900; HttpOnly; SameSite=Strict$/);
+    expect(cookie).toMatch(/; Path=\/v1\/; HttpOnly; SameSite=Strict; Max-Age=43200$/);
     const { page_key: pageKey } = (await answer.json()) as { page_key: string };
     const session = { cookie: cookie.split(";")[0] as string, "portcullis-page-key": pageKey };
     const list = (headers: Record<string, string>, path = "/v1/approvals"): Promise<number> =>
       fetch(`${gateway.admin}${path}`, { headers }).then(({ status }) => status);
     expect(await list(session)).toBe(200);
-    // The cookie alone, as a server on another port receives it, is not enough; nor is it good for anything else.
+    // The cookie alone, as a server on another port receives it, is not enough; nor is a session good for what is not the console's.
     expect(await list({ cookie: session.cookie })).toBe(401);
     expect(await list({ "portcullis-page-key": pageKey })).toBe(401);
     expect(await list(session, "/v1/policy")).toBe(401);
     expect(await list({ ...session, "sec-fetch-site": "same-site" })).toBe(403);
     const again = await redeem(code);
     expect(again.status).toBe(401);
-    expect(await again.text()).toContain("portcullis approvals open");
+    expect(await again.text()).toContain("portcullis console");
   });
 
   it("the admin port refuses a changed link, and one of another admin port on the same data directory", async () => {
@@ -166,14 +166,15 @@ describe("approvals open", { timeout: 120_000 }, () => {
       open([], { BROWSER: "/bin/true" });
       const page = await browser.newPage();
       await page.goto(`file://${join(gateway.dir, "admin", "sign-in.html")}`);
-      await page.waitForSelector(`#calls a[href="/approve/${id}"]`);
-      expect(page.url()).toBe(`${gateway.admin}/approvals`);
-      await page.click(`#calls a[href="/approve/${id}"]`);
-      await page.waitForSelector("#call:not([hidden])");
-      expect(await page.isVisible("#credential")).toBe(false);
-      await page.click("#approve");
-      await page.waitForSelector("#answer", { state: "hidden" });
-      expect(await page.textContent("#state")).toContain("approved by operator");
+      await page.waitForSelector(`a[href="/console/approvals/${id}"]`);
+      // Where there is room, the oldest request is shown beside the list.
+      expect(new URL(page.url()).pathname).toMatch(/^\/console\/approvals/);
+      await page.click(`a[href="/console/approvals/${id}"]`);
+      await page.getByRole("button", { name: /Approve once/ }).click();
+      await page
+        .getByText(/^Approved\./)
+        .first()
+        .waitFor();
     } finally {
       await browser.close();
     }

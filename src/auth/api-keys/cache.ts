@@ -263,7 +263,7 @@ export class ApiKeyCache {
 }
 
 function principalOf(key: ApiKey, rights: KeyRights, storeNow: number): Principal | undefined {
-  if (rights.approve.length > 0) return undefined;
+  if (rights.approve.length + rights.console.length > 0) return undefined;
   return {
     app: key.app,
     agent: key.agent,

@@ -15,9 +15,13 @@ export interface KeyRights {
   readonly prompts: GrantedReach;
   readonly adminRead: boolean;
   readonly adminWrite: boolean;
-  /** Approver groups; when there are any, there is nothing else. */
+  /** Approver groups; a key of an approver calls nothing. */
   readonly approve: readonly string[];
+  /** What it may see in the console; such a key calls nothing either. */
+  readonly console: readonly ConsoleRole[];
 }
+
+type ConsoleRole = "viewer" | "auditor";
 
 export class PermissionInvalid extends Error {
   readonly code = "PERMISSION_INVALID";
@@ -28,10 +32,10 @@ export class PermissionInvalid extends Error {
 }
 
 export const PERMISSION_FORMS =
-  "invoke(TOOL), read(TOOL), list, read(resource:URI), read(prompt:NAME), admin.read, admin.write, or approve(GROUP) alone";
+  "invoke(TOOL), read(TOOL), list, read(resource:URI), read(prompt:NAME), admin.read, admin.write; or, without those, approve(GROUP), console(viewer), console(auditor)";
 const MAX_PERMISSIONS = 1_000;
 
-/** INVARIANT: what can approve can do nothing else. */
+/** INVARIANT: what can approve, or see what others do, calls nothing itself. */
 export function readPermissions(permissions: readonly string[]): KeyRights {
   if (permissions.length > MAX_PERMISSIONS) {
     throw new PermissionInvalid(`a key has at most ${MAX_PERMISSIONS} permissions; use patterns`);
@@ -39,6 +43,7 @@ export function readPermissions(permissions: readonly string[]): KeyRights {
   const granted: string[] = [];
   const seen: string[] = [];
   const approve: string[] = [];
+  const roles = new Set<ConsoleRole>();
   let [adminRead, adminWrite] = [false, false];
   for (const permission of permissions) {
     const [, verb = "", what = ""] = /^(invoke|read|approve)\(([^()]*)\)$/.exec(permission) ?? [];
@@ -49,12 +54,15 @@ export function readPermissions(permissions: readonly string[]): KeyRights {
       (verb === "read" && isTool ? seen : granted).push(what);
     } else if (verb === "approve") approve.push(group(what, permission));
     else if (permission === "list") seen.push("tool:*");
+    else if (permission === "console(viewer)") roles.add("viewer");
+    else if (permission === "console(auditor)") roles.add("auditor");
     else if (permission === "admin.read") adminRead = true;
     else if (permission === "admin.write") adminWrite = adminRead = true;
     else throw new PermissionInvalid(`unknown permission \`${permission}\`: expected ${PERMISSION_FORMS}`);
   }
-  if (approve.length > 0 && approve.length < permissions.length) {
-    throw new PermissionInvalid("a key that approves can do nothing else; make two keys");
+  const ofPeople = permissions.filter((permission) => /^(approve|console)\(/.test(permission));
+  if (ofPeople.length > 0 && ofPeople.length < permissions.length) {
+    throw new PermissionInvalid("a key that approves or opens the console can do nothing else; make two keys");
   }
   const { tools: invoke, resources, prompts } = new Granted(granted);
   return {
@@ -65,6 +73,7 @@ export function readPermissions(permissions: readonly string[]): KeyRights {
     adminRead,
     adminWrite,
     approve,
+    console: [...roles],
   };
 }
 
@@ -78,8 +87,13 @@ function group(text: string, permission: string): string {
   throw new PermissionInvalid(`\`${permission}\` names no group of approvers`);
 }
 
-/** Who answers challenges with this key: for its own application, in its groups, and never for its own agent's calls. */
+/** Who uses the admin port with this key: for its own application, in its groups, and never for its own agent's calls. */
 export function approverOf({ key, rights }: Credential): Approver | undefined {
-  if (rights.approve.length === 0) return undefined;
+  if (rights.approve.length + rights.console.length === 0) return undefined;
   return { name: `${key.name} (${key.id})`, groups: rights.approve, app: key.app, caller: `${key.app}/${key.agent}` };
+}
+
+/** What the holder of this key is in the console, if anything: for its own application alone. */
+export function consoleRolesOf({ rights }: Credential): readonly ("approver" | ConsoleRole)[] {
+  return [...(rights.approve.length > 0 ? (["approver"] as const) : []), ...rights.console];
 }

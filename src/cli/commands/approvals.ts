@@ -47,15 +47,16 @@ export function addApprovalCommands(program: Command): void {
       show(outFor(command), (await askAdmin(command, admin, `/v1/approvals/${encodeURIComponent(id)}`)) as Shown);
     });
   withAdmin(approvals.command("open [id]"))
-    .description("open the approval page in a browser, signed in; print the link where there is no browser")
+    .description("open what waits in the console, signed in; print the link where there is no browser")
     .action(async (id: string | undefined, { admin }: { admin?: string }, command: Command) => {
       const place = await placeOf(command, admin, id);
-      const link = (await askPlace(place, "/v1/sign-in-links", {})) as { code: string; expires_at: string };
-      const path = id === undefined ? "/approvals" : `/approve/${encodeURIComponent(id)}`;
-      const url = `${new URL(path, place.url).href}#${link.code}`;
-      const opened = await openInBrowser(redirectTo(url, shared(command).dir));
-      const text = `${opened ? "opened in the browser; if it shows nothing, open this link" : "open this link in a browser"} within a minute (it works once):\n${url}`;
-      outFor(command).data({ url, opened, expires_at: link.expires_at }, () => text);
+      await openConsole(command, place, id === undefined ? "/approvals" : `/approve/${encodeURIComponent(id)}`);
+    });
+  withAdmin(program.command("console"))
+    .description("open the console in a browser, signed in; print the link where there is no browser")
+    .option("--no-browser", "print the link alone")
+    .action(async ({ admin, browser }: { admin?: string; browser: boolean }, command: Command) => {
+      await openConsole(command, await placeOf(command, admin, undefined), "/console/", browser);
     });
   withAdmin(approvals.command("watch"))
     .description("print approval requests as they arrive, until stopped")
@@ -86,6 +87,15 @@ export function addApprovalCommands(program: Command): void {
       const path = `/v1/approvals/${encodeURIComponent(id)}/deny`;
       show(outFor(command), (await askAdmin(command, options.admin, path, { reason: options.reason })) as Shown);
     });
+}
+
+/** The code of the link stands in its fragment, which no server and no log gets. */
+async function openConsole(command: Command, place: AdminPlace, path: string, withBrowser = true): Promise<void> {
+  const link = (await askPlace(place, "/v1/sign-in-links", {})) as { code: string; expires_at: string };
+  const url = `${new URL(path, place.url).href}#${link.code}`;
+  const opened = withBrowser && (await openInBrowser(redirectTo(url, shared(command).dir)));
+  const text = `${opened ? "opened in the browser; if it shows nothing, open this link" : "open this link in a browser"} within a minute (it works once):\n${url}`;
+  outFor(command).data({ url, opened, expires_at: link.expires_at }, () => text);
 }
 
 async function approvalsAt(command: Command, admin: string | undefined, path: string): Promise<Shown[]> {

@@ -1,10 +1,11 @@
 import type { Command } from "commander";
+import type { OperationResult } from "../../admin/index.js";
+import type { ServerProtections } from "../../host/index.js";
 import { type ObserveOptions, type ObserveResult, observeServer } from "../../integrations/clients/observe.js";
 import { changeText } from "../../integrations/declared/difference.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { paint, tableOf } from "../../lib/print.js";
 import { askAdmin, withAdmin } from "../../runtime/admin-client.js";
-import type { ServerFacts } from "../../runtime/metrics.js";
 import { outFor } from "../../runtime/options.js";
 import { destinationLines, profileLines, sandboxText } from "../../runtime/server-sandbox.js";
 import { sandboxOf } from "../../runtime/servers.js";
@@ -26,10 +27,10 @@ export function addServerCommands(program: Command): void {
           server: (each) => each.server,
           state: stateWord,
           tools: ({ tools }) => String(tools),
-          calls: ({ counts }) => String(counts.calls),
-          failures: ({ counts }) => String(counts.failures + counts.timeouts),
+          calls: ({ calls }) => String(calls),
+          failures: ({ failures }) => String(failures),
           restarts: ({ restarts }) => String(restarts),
-          "last problem": ({ lastError }) => lastError?.message ?? "",
+          "last problem": ({ last_error: last }) => last?.message ?? "",
         }),
       );
     });
@@ -85,7 +86,9 @@ function observationText(app: string, name: string, result: ObserveResult): stri
 }
 
 async function factsOf(command: Command, admin: string | undefined): Promise<readonly ServerFacts[]> {
-  return ((await askAdmin(command, admin, "/v1/servers")) as { servers: ServerFacts[] }).servers;
+  const { servers } = (await askAdmin(command, admin, "/v1/servers")) as OperationResult<"listServers">;
+  // Those of applications that no caller uses are in no process.
+  return servers.filter(({ replica }) => replica !== "");
 }
 
 function stateWord({ state, circuit }: ServerFacts): string {
@@ -93,7 +96,8 @@ function stateWord({ state, circuit }: ServerFacts): string {
 }
 
 function describeServer(facts: ServerFacts): string {
-  const { counts } = facts;
+  const counts = (facts.counts ?? {}) as Readonly<Record<string, number>>;
+  const sandbox = facts.sandbox as ServerProtections | undefined;
   const failed = `${counts.failures} failed, ${counts.timeouts} timed out, ${counts.cancelled} cancelled`;
   const rows: [string, string | undefined][] = [
     ["state", stateWord(facts)],
@@ -106,24 +110,27 @@ function describeServer(facts: ServerFacts): string {
       "malformed",
       `${counts.malformed} malformed, ${counts.strayAnswers} stray, ${counts.refusedMessages} not asked for`,
     ],
-    ["now", `${facts.inFlight} in flight, ${facts.queued} waiting`],
+    ["now", `${facts.in_flight} in flight, ${facts.queued} waiting`],
     ["restarts", String(facts.restarts)],
-    ["problem", facts.lastError && `${facts.lastError.message} (${facts.lastError.at})`],
+    ["problem", facts.last_error && `${facts.last_error.message} (${facts.last_error.at})`],
     ["contained", facts.containment],
-    ["sandbox", facts.sandbox && sandboxText(facts.sandbox)],
-    ...profileLines(facts.sandbox?.profile).map((line): [string, string] => ["", line]),
-    ...destinationLines(facts.sandbox?.destinations).map((line): [string, string] => ["", line]),
-    ...(facts.sandbox?.gaps ?? []).map((gap): [string, string] => ["", `open: ${gap}`]),
-    ...(facts.sandbox?.notes ?? []).map((note): [string, string] => ["", `refused by this machine: ${note}`]),
+    ["sandbox", sandbox && sandboxText(sandbox)],
+    ...profileLines(sandbox?.profile).map((line): [string, string] => ["", line]),
+    ...destinationLines(sandbox?.destinations).map((line): [string, string] => ["", line]),
+    ...(sandbox?.gaps ?? []).map((gap): [string, string] => ["", `open: ${gap}`]),
+    ...(sandbox?.notes ?? []).map((note): [string, string] => ["", `refused by this machine: ${note}`]),
   ];
   const lines = rows.flatMap(([what, text]) => (text === undefined ? [] : [`  ${what.padEnd(10)} ${visible(text)}`]));
-  const stderr = facts.stderr.trimEnd().split("\n").map(visible);
+  const { stderr: text = "" } = facts;
+  const stderr = text.trimEnd().split("\n").map(visible);
   return [
     `${paint.bold(`${facts.app}/${facts.server}`)}  at replica ${facts.replica}`,
     ...lines,
-    ...(facts.stderr === "" ? [] : ["  stderr", ...stderr.map((line) => `    ${line}`)]),
+    ...(text === "" ? [] : ["  stderr", ...stderr.map((line) => `    ${line}`)]),
   ].join("\n");
 }
+
+type ServerFacts = OperationResult<"listServers">["servers"][number];
 
 /** Enough of a hash to name one difference among a server's few. */
 const SHOWN = 12;

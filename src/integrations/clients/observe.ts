@@ -9,7 +9,6 @@ import { type Destination, isWithin, type ServerProtections, type TouchedPath, W
 import { CliError } from "../../lib/exit.js";
 import type { JsonObject } from "../../mcp/index.js";
 import { askAdmin } from "../../runtime/admin-client.js";
-import type { ServerFacts } from "../../runtime/metrics.js";
 import { shared } from "../../runtime/options.js";
 import { noApplication, operator, type StoreOptions, withStore } from "../../runtime/store/open.js";
 import type { Application, SandboxEntry, ServerEntry, Storage } from "../../storage/index.js";
@@ -85,7 +84,9 @@ async function seen(
   server: string,
   { admin }: ObserveOptions,
 ): Promise<ServerProtections> {
-  const { servers } = (await askAdmin(command, admin, "/v1/servers")) as { servers: ServerFacts[] };
+  const { servers } = (await askAdmin(command, admin, "/v1/servers")) as {
+    servers: { app: string; server: string; sandbox?: ServerProtections }[];
+  };
   const sandbox = servers.find((each) => each.app === app && each.server === server)?.sandbox;
   if (sandbox?.touched !== undefined) return sandbox;
   throw new CliError(

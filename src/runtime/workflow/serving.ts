@@ -27,6 +27,7 @@ import { type LoadedWorkflow, loadWorkflow } from "./load.js";
 export interface WorkflowInForce {
   /** The application whose callers are its agents. */
   readonly app: string;
+  readonly file: string;
   readonly keys: DelegationKeys;
   /** `shared` remembers which tokens were spent, for all replicas. */
   checks(shared?: SharedNonces): readonly Check[];
@@ -72,6 +73,7 @@ export function inForce(loaded: LoadedWorkflow, { keys, app = "local", trusted }
   const reader = new ChainReader({ keys, rules: () => rules, trusted });
   return {
     app,
+    file: loaded.file,
     get keys() {
       return keys();
     },
