@@ -4,10 +4,28 @@ import { spawn } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import type { Command } from "commander";
+import { type AdminPlace, askPlace } from "./admin-client.js";
 import { environment } from "./environment.js";
+import { outFor, shared } from "./options.js";
+
+/** Opens a page of the console. The code of its link stands in the fragment, which no server and no log gets. */
+export async function openSignedIn(
+  command: Command,
+  place: AdminPlace,
+  path: string,
+  withBrowser = true,
+): Promise<void> {
+  const link = (await askPlace(place, "/v1/sign-in-links", {})) as { code: string; expires_at: string };
+  const url = `${new URL(path, place.url).href}#${link.code}`;
+  const opened = withBrowser && (await openInBrowser(redirectTo(url, shared(command).dir)));
+  const how = opened ? "opened in the browser; if it shows nothing, open this link" : "open this link in a browser";
+  const facts = { url, opened, expires_at: link.expires_at };
+  outFor(command).data(facts, () => `${how} within a minute (it works once):\n${url}`);
+}
 
 /** A file that only its owner can read: the arguments of a process, and with them a link, are visible to every user. */
-export function redirectTo(url: string, dir: string): string {
+function redirectTo(url: string, dir: string): string {
   const directory = join(resolve(dir), "admin");
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const file = join(directory, "sign-in.html");
@@ -29,7 +47,7 @@ function opener(): readonly string[] | undefined {
 }
 
 /** True when the program that opens browsers was started. */
-export function openInBrowser(url: string): Promise<boolean> {
+function openInBrowser(url: string): Promise<boolean> {
   const [program, ...args] = opener() ?? [];
   if (program === undefined) return Promise.resolve(false);
   return new Promise((resolve) => {

@@ -2,8 +2,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
 import { type Out, paint, tableOf } from "../../lib/print.js";
 import { type AdminPlace, adminPlaces, askAdmin, askPlace, withAdmin } from "../../runtime/admin-client.js";
-import { openInBrowser, redirectTo } from "../../runtime/browser.js";
-import { outFor, shared } from "../../runtime/options.js";
+import { openSignedIn } from "../../runtime/browser.js";
+import { outFor } from "../../runtime/options.js";
 import { visible } from "../../telemetry/index.js";
 
 const WATCH_MS = 1_000;
@@ -50,13 +50,14 @@ export function addApprovalCommands(program: Command): void {
     .description("open what waits in the console, signed in; print the link where there is no browser")
     .action(async (id: string | undefined, { admin }: { admin?: string }, command: Command) => {
       const place = await placeOf(command, admin, id);
-      await openConsole(command, place, id === undefined ? "/approvals" : `/approve/${encodeURIComponent(id)}`);
+      const path = id === undefined ? "/approvals" : `/approve/${encodeURIComponent(id)}`;
+      await openSignedIn(command, place, path);
     });
   withAdmin(program.command("console"))
     .description("open the console in a browser, signed in; print the link where there is no browser")
     .option("--no-browser", "print the link alone")
     .action(async ({ admin, browser }: { admin?: string; browser: boolean }, command: Command) => {
-      await openConsole(command, await placeOf(command, admin, undefined), "/console/", browser);
+      await openSignedIn(command, await placeOf(command, admin, undefined), "/console/", browser);
     });
   withAdmin(approvals.command("watch"))
     .description("print approval requests as they arrive, until stopped")
@@ -87,15 +88,6 @@ export function addApprovalCommands(program: Command): void {
       const path = `/v1/approvals/${encodeURIComponent(id)}/deny`;
       show(outFor(command), (await askAdmin(command, options.admin, path, { reason: options.reason })) as Shown);
     });
-}
-
-/** The code of the link stands in its fragment, which no server and no log gets. */
-async function openConsole(command: Command, place: AdminPlace, path: string, withBrowser = true): Promise<void> {
-  const link = (await askPlace(place, "/v1/sign-in-links", {})) as { code: string; expires_at: string };
-  const url = `${new URL(path, place.url).href}#${link.code}`;
-  const opened = withBrowser && (await openInBrowser(redirectTo(url, shared(command).dir)));
-  const text = `${opened ? "opened in the browser; if it shows nothing, open this link" : "open this link in a browser"} within a minute (it works once):\n${url}`;
-  outFor(command).data({ url, opened, expires_at: link.expires_at }, () => text);
 }
 
 async function approvalsAt(command: Command, admin: string | undefined, path: string): Promise<Shown[]> {
