@@ -50,15 +50,14 @@ export function addApprovalCommands(program: Command): void {
     .description("open what waits in the console, signed in; print the link where there is no browser")
     .action(async (id: string | undefined, { admin }: { admin?: string }, command: Command) => {
       const place = await placeOf(command, admin, id);
-      const path = id === undefined ? "/approvals" : `/approve/${encodeURIComponent(id)}`;
-      await openSignedIn(command, place, path);
+      await openSignedIn(command, place, id === undefined ? "/approvals" : `/approve/${encodeURIComponent(id)}`);
     });
   withAdmin(program.command("console"))
     .description("open the console in a browser, signed in; print the link where there is no browser")
     .option("--no-browser", "print the link alone")
-    .action(async ({ admin, browser }: { admin?: string; browser: boolean }, command: Command) => {
-      await openSignedIn(command, await placeOf(command, admin, undefined), "/console/", browser);
-    });
+    .action(async (options: { admin?: string; browser: boolean }, command: Command) =>
+      openSignedIn(command, await placeOf(command, options.admin, undefined), "/console/", options.browser),
+    );
   withAdmin(approvals.command("watch"))
     .description("print approval requests as they arrive, until stopped")
     .action(async ({ admin }: { admin?: string }, command: Command) => {

@@ -87,7 +87,6 @@ function observationText(app: string, name: string, result: ObserveResult): stri
 
 async function factsOf(command: Command, admin: string | undefined): Promise<readonly ServerFacts[]> {
   const { servers } = (await askAdmin(command, admin, "/v1/servers")) as OperationResult<"listServers">;
-  // Those of applications that no caller uses are in no process.
   return servers.filter(({ replica }) => replica !== "");
 }
 
@@ -121,17 +120,15 @@ function describeServer(facts: ServerFacts): string {
     ...(sandbox?.notes ?? []).map((note): [string, string] => ["", `refused by this machine: ${note}`]),
   ];
   const lines = rows.flatMap(([what, text]) => (text === undefined ? [] : [`  ${what.padEnd(10)} ${visible(text)}`]));
-  const { stderr: text = "" } = facts;
-  const stderr = text.trimEnd().split("\n").map(visible);
+  const stderr = (facts.stderr ?? "").trimEnd().split("\n").map(visible);
   return [
     `${paint.bold(`${facts.app}/${facts.server}`)}  at replica ${facts.replica}`,
     ...lines,
-    ...(text === "" ? [] : ["  stderr", ...stderr.map((line) => `    ${line}`)]),
+    ...((facts.stderr ?? "") === "" ? [] : ["  stderr", ...stderr.map((line) => `    ${line}`)]),
   ].join("\n");
 }
 
 type ServerFacts = OperationResult<"listServers">["servers"][number];
-
 /** Enough of a hash to name one difference among a server's few. */
 const SHOWN = 12;
 const HASH = /^[0-9a-f]{12,64}$/;
