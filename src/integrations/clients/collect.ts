@@ -1,7 +1,7 @@
 // From the name of a client, or a file, to its servers as an application would have them.
 
 import { homedir } from "node:os";
-import { basename, join, resolve } from "node:path";
+import { basename, extname, join, resolve } from "node:path";
 import { parseEnv } from "node:util";
 import { text as ask, isCancel, password } from "@clack/prompts";
 import { CliError, EXIT } from "../../lib/exit.js";
@@ -10,7 +10,8 @@ import { isCredentialName } from "../../storage/index.js";
 import { readBundle } from "./bundle.js";
 import { type Converted, convert } from "./convert.js";
 import { blocksOf, CLIENTS, type ClientEnvironment, type ClientPlace, isClient, placesOf } from "./places.js";
-import { type FoundServer, onlyInClient, readConfigText, serversIn } from "./read.js";
+import { type FoundServer, onlyInClient, parseConfig, readConfigText, serversIn } from "./read.js";
+import { readServerJson } from "./server-json.js";
 import { inputVariable, Variables } from "./variables.js";
 
 export interface CollectedServers {
@@ -142,7 +143,9 @@ function readAll({ from, bundles = "bundles" }: CollectOptions, around: ClientEn
     if (text === undefined) continue;
     files.push(file);
     const project = level === "project" ? around.cwd : undefined;
-    const found = serversIn(text, { client, file, project, cwd: around.cwd });
+    const isRegistry = client === undefined && extname(file) === ".json";
+    const listed = isRegistry ? readServerJson(parseConfig(text, file, false), file) : undefined;
+    const found = listed ?? serversIn(text, { client, file, project, cwd: around.cwd });
     servers.push(...found.servers);
     inputs.push(...found.inputs);
     otherProjects.push(...found.otherProjects.map(({ project, names }) => ({ project, names: [...names] })));
