@@ -225,12 +225,13 @@ describe("a peer that vanished", () => {
   });
 
   test("a client that answers pings stays", async () => {
-    const listener = await serve({ pingMs: 20 });
-    const client = webSocketClient({ url: listener.url, pingMs: 20 });
+    // Long enough to answer in on a busy machine.
+    const listener = await serve({ pingMs: 400 });
+    const client = webSocketClient({ url: listener.url, pingMs: 400 });
     let closes = 0;
     await client.start({ message: () => {}, closed: () => closes++ });
     cleanUp.push(() => client.close());
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
     expect([closes, listener.connections]).toEqual([0, 1]);
   });
 });
