@@ -49,9 +49,10 @@ const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   "flow suggest": [["portcullis flow suggest", "print labels for the tools that are served"]],
   approvals: [
     ["portcullis approvals ls", "list the calls that wait"],
-    ["portcullis approvals open", "open the approval page, signed in"],
+    ["portcullis approvals open", "open what waits in the console, signed in"],
   ],
   approve: [["portcullis approve ch_ID", "approve the call once"]],
+  console: [["portcullis console", "open the console in a browser, signed in"]],
   deny: [["portcullis deny ch_ID --reason 'not today'", "deny it; the agent reads the reason"]],
   audit: [
     ["portcullis audit tail", "show the last records"],
