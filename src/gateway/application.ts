@@ -5,6 +5,7 @@ import { Fault } from "../mcp/index.js";
 import type { Tool, ToolDefinition } from "../mcp/server/index.js";
 import { callInside, Refusals, relayedBy, routeFor, sendClientRequest } from "../pipeline/index.js";
 import {
+  CallHistory,
   createGate,
   type FlowLabels,
   flowRules,
@@ -18,6 +19,7 @@ import {
 import type { Application, ApplicationDocument, ServerEntry } from "../storage/index.js";
 import type { ApplicationServices, CoreTools, Gateway, InProcessApplication } from "./application-types.js";
 import { Endpoint } from "./endpoint.js";
+import { recordedCalls } from "./history.js";
 import { Lists } from "./lists.js";
 import { ApplicationPolicy, applicationGuardrails } from "./policies.js";
 import { AppCatalogue } from "./relay/catalogue.js";
@@ -46,6 +48,7 @@ export class ServedApplication {
   #gate: Gate;
   #core: CoreTools;
   #guardrails: readonly Guardrail[] = [];
+  readonly #history: CallHistory;
   readonly #policy: ApplicationPolicy;
 
   private constructor(application: Application, services: ApplicationServices, core: CoreTools) {
@@ -56,6 +59,7 @@ export class ServedApplication {
     this.#inProcess = services.inProcess?.(application.id);
     this.suspended = new SuspendedCalls(services.limits.askTimeoutMs);
     this.#catalogue = this.#newCatalogue(core.tools);
+    this.#history = this.#newHistory();
     this.#gate = this.#newGate(undefined);
     this.#policy = new ApplicationPolicy(this.id, services, this.#catalogue, {
       texts: () => ({
@@ -78,6 +82,7 @@ export class ServedApplication {
     await services.flowMemory?.ready();
     await servedApplication.#connect(application.document);
     await servedApplication.loadPolicy();
+    await servedApplication.#history.ready();
     return servedApplication;
   }
 
@@ -338,12 +343,24 @@ export class ServedApplication {
 
   // ---- the gate -----------------------------------------------------------------------------------------------
 
+  /** Past calls are read from the ledger; with other processes beside this one, no ledger has all of them. */
+  #newHistory(): CallHistory {
+    const { ledger, bus, telemetry } = this.#services;
+    return new CallHistory({
+      ...(ledger ? { read: (wanted) => recordedCalls(ledger.dir, this.id, wanted) } : {}),
+      isShared: bus !== undefined,
+      onProblem: (problem) =>
+        telemetry.log.error("calls under rules over history are denied", { app: this.id, problem }),
+    });
+  }
+
   #newGate(policy: PolicySet | undefined): Gate {
     const { approvals, halts, observe, sharedLimits } = this.#services;
     const { checks = [], limits = [] } = this.#inProcess ?? {};
     return createGate({
       ...(policy ? { policy } : {}),
       approvals,
+      history: this.#history,
       observe,
       ...(this.#flowLabels ? { flow: new InformationFlow(this.#flowLabels, this.#services.flowMemory) } : {}),
       ...(halts ? { halts } : {}),

@@ -152,6 +152,7 @@ async function withState(
   } catch (error) {
     const { type, message, detail } = asFault(error);
     decision.release();
+    decision.past?.withdraw();
     await decision.restoreApproval?.();
     const denial = deny(type, "requestState", message, { field: detail.field ?? "requestState" });
     return pipeline.gate.chargeDenial({ principal, target: route }, denial);

@@ -2,7 +2,7 @@
 // waited for where the operator chose so.
 
 import { randomBytes } from "node:crypto";
-import type { Outcome } from "../ledger/index.js";
+import type { Outcome, OutcomeEntry } from "../ledger/index.js";
 import { type ErrorType, Fault, isJsonObject } from "../mcp/index.js";
 import { canonicalize, contentId, type Decision, type Intent, type Rule } from "../policy/index.js";
 import type { CallSpan } from "../telemetry/index.js";
@@ -53,7 +53,11 @@ export function recordDecision(
 ): Promise<unknown> | undefined {
   const { ledger } = pipeline;
   const { route, intent } = resolved;
-  if (!ledger || isHandshake(route) || (!decision.permit && !pipeline.recordDenials)) return undefined;
+  const isPast = decision.past?.recorded !== undefined;
+  if (!ledger || isHandshake(route) || (!decision.permit && !pipeline.recordDenials && !isPast)) {
+    decision.past?.recording(resolved.callId, undefined);
+    return undefined;
+  }
   const { app, agent } = request.principal;
   const actor = `${app}/${agent}`;
   const rules = ruleIds(decision.rules);
@@ -78,24 +82,30 @@ export function recordDecision(
     forwarded: pipeline.keepArguments && intent.forwardedText !== "{}" ? intent.forwardedText : undefined,
     detail: detailOf(request, resolved, decision),
   };
+  const { past } = decision;
   const event = decision.redeemed ? "redeemed" : decision.challengeIsNew ? "opened" : undefined;
   const noted = event && recordChallenge(pipeline, request, resolved, decision, event);
   // Only what an operator (or we ourselves) declared harmless may run before its decision is on the disk. What counts once
   // is on the disk too: a store that was restored may have forgotten it.
   const countsOnce = decision.redeemed !== undefined || resolved.round.use !== undefined;
-  const mayRunFirst = decision.permit && !countsOnce && (route.builtin || (route.type === "Tool" && route.readOnly));
+  // What rules are about counts for calls after it, also when this process is killed now.
+  const mayRunFirst =
+    decision.permit && !countsOnce && !isPast && (route.builtin || (route.type === "Tool" && route.readOnly));
   const written = mayRunFirst ? (ledger.appendSoon(entry) ?? undefined) : ledger.append(entry);
+  past?.recording(resolved.callId, written);
   return noted ? Promise.all([noted, written]) : written;
 }
 
 function detailOf(
   { principal }: CallRequest,
   { route, round }: ResolvedCall,
-  { permit }: Decision,
+  { permit, past }: Decision,
 ): Readonly<Record<string, unknown>> | undefined {
-  const detail = route.serverRequest
+  const history = past?.recorded;
+  const own = route.serverRequest
     ? { server: route.server, during: route.serverRequest.tool }
     : principal.delegation?.record;
+  const detail = history ? { ...own, history } : own;
   return round.use === undefined || !permit ? detail : { ...detail, request_state: round.use.nonce };
 }
 
@@ -175,8 +185,9 @@ export function recordOutcome(
   const { route, intent } = resolved;
   const outcome = outcomeOf(answer);
   let written: Promise<unknown> | undefined;
+  decision.past?.ended(outcome);
   if (decision.permit && !isHandshake(route)) {
-    written = pipeline.ledger?.appendOutcome({
+    const entry: OutcomeEntry = {
       kind: "outcome",
       call: resolved.callId,
       trace: request.span.traceId,
@@ -187,7 +198,8 @@ export function recordOutcome(
       latency_ms: Math.round(latencyMs * 1000) / 1000,
       bytes,
       detail: resolved.round.isRestored ? { request_state_restored: resolved.round.use?.nonce } : undefined,
-    });
+    };
+    written = decision.past?.isOutcomeRecorded ? pipeline.ledger?.append(entry) : pipeline.ledger?.appendOutcome(entry);
   }
   if (!decision.permit) {
     pipeline.onDenied?.({

@@ -7,6 +7,7 @@ import type { Obligation, PolicyDecision, PolicySet } from "./cedar/types.js";
 import { describeFindings, type FlowFacts, type FlowFinding, type InformationFlow, isFlowTarget } from "./flow/flow.js";
 import { type CallbackRunner, type GuardrailAnswer, type GuardrailProof, MISSING_GUARDRAIL } from "./guardrails.js";
 import type { Halts } from "./halts.js";
+import type { CallHistory, HistoryCall } from "./history/calls.js";
 import { type Intent, intentForwarded } from "./intent.js";
 import type { Counted, Limits } from "./limits.js";
 import { Permit } from "./permit.js";
@@ -40,6 +41,8 @@ export interface Decision {
    * started; once, and by the holder of the permit alone. Never throws.
    */
   readonly restoreApproval?: () => Promise<void>;
+  /** The call in the history that rules over past calls are evaluated on. */
+  readonly past?: HistoryCall;
   /** Gives back what the limits hold; call it when the work is over. */
   readonly release: (resultBytes?: number) => void;
 }
@@ -57,6 +60,8 @@ export interface GateParts {
   checks: readonly Check[];
   /** Information flow: facts for rules, where the application has labels. */
   flow?: InformationFlow | undefined;
+  /** The past calls that rules are about. */
+  history: CallHistory;
   /** What an operator has halted: enforced whatever policy says, also where policy is only observed. */
   halts?: Pick<Halts, "check"> | undefined;
   observe: boolean;
@@ -72,6 +77,7 @@ interface Deciding {
   readonly intent: Intent;
   readonly counted: Counted;
   readonly flow: FlowKnown | undefined;
+  readonly past: HistoryCall | undefined;
 }
 
 interface FlowKnown {
@@ -86,10 +92,32 @@ export function decide(
   intent: Intent,
   waited = false,
 ): Decision | Promise<Decision> {
+  const { history } = gate;
+  if (!history.concerns(input)) return decideWith(gate, input, intent, waited, undefined);
+  return history.inTurn(() => {
+    const past = history.begin(input);
+    const remembered = (decision: Decision): Decision => {
+      past.decided(decision);
+      return { ...decision, past };
+    };
+    const decided = decideWith(gate, input, intent, waited, past);
+    return decided instanceof Promise ? decided.then(remembered) : remembered(decided);
+  });
+}
+
+function decideWith(
+  gate: GateParts,
+  input: PolicyInput,
+  intent: Intent,
+  waited: boolean,
+  past: HistoryCall | undefined,
+): Decision | Promise<Decision> {
   const policy = gate.policy();
   try {
     const flow = isFlowTarget(input.target) ? gate.flow?.facts(input) : undefined;
-    const deciding: Deciding = { gate, policy, input, intent, counted: waited ? "repeat" : "call", flow };
+    const deciding: Deciding = { gate, policy, input, intent, counted: waited ? "repeat" : "call", flow, past };
+    const unknowable = past && gate.history.refusal(input);
+    if (unknowable) return denied(deciding, unknowable).catch((error) => denyOnError(policy, error));
     const halted = gate.halts?.check(input);
     if (halted) return denied(deciding, halted).catch((error) => denyOnError(policy, error));
     const answer = input.target.builtin ? builtinAnswer(input) : evaluatePolicy(deciding, []);
@@ -240,7 +268,10 @@ function permitted(deciding: Deciding, answer: PolicyDecision, { token, release,
   };
 }
 
-function evaluatePolicy({ policy, input, intent, flow }: Deciding, approvedRules: readonly string[]): PolicyDecision {
+function evaluatePolicy(
+  { policy, input, intent, flow, past }: Deciding,
+  approvedRules: readonly string[],
+): PolicyDecision {
   const { principal, target } = input;
   const { serverRequest } = target;
   const answer = policy.decide({
@@ -259,6 +290,7 @@ function evaluatePolicy({ policy, input, intent, flow }: Deciding, approvedRules
     arguments: input.arguments as JsonObject,
     ...(intent.forwardedText === "{}" ? {} : { forwarded: intentForwarded(intent) }),
     ...(flow ? { flow: flow.facts } : {}),
+    ...(past ? { history: (condition: number) => past.holds(condition, input) } : {}),
     ...(serverRequest ? { serverRequest: { server: target.server, tool: serverRequest.tool } } : {}),
     transport: input.transport,
     approvedRules,

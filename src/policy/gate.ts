@@ -7,6 +7,7 @@ import { type Check, chargeDenial, type Decision, decide, type GateParts } from 
 import type { InformationFlow } from "./flow/flow.js";
 import { CallbackRunner, type Guardrail } from "./guardrails.js";
 import type { Halts } from "./halts.js";
+import { CallHistory } from "./history/calls.js";
 import type { Intent } from "./intent.js";
 import { type Limit, Limits, type SharedLimits } from "./limits.js";
 import type { CallTarget, CheckResult, PolicyInput, Principal } from "./types.js";
@@ -25,6 +26,8 @@ export interface GateOptions {
   checks?: readonly Check[];
   /** Information flow: what conversations have read, where the application has labels. */
   flow?: InformationFlow;
+  /** Past calls, for rules over them; begins with the process unless given. */
+  history?: CallHistory;
   /** What an operator has halted. */
   halts?: Pick<Halts, "check">;
   /** Decide and record, but enforce nothing of the policy. */
@@ -56,6 +59,8 @@ export function createGate(options: GateOptions = {}): Gate {
   for (const guardrail of options.guardrails ?? []) guardrails.register(guardrail);
   const approvals = options.approvals ?? new MemoryApprovals();
   const observe = options.observe ?? false;
+  const history = options.history ?? new CallHistory();
+  history.use(policy);
   const parts: GateParts = {
     policy: () => policy,
     guardrails,
@@ -64,6 +69,7 @@ export function createGate(options: GateOptions = {}): Gate {
     approvalLimits: { ...DEFAULT_APPROVAL_LIMITS, ...options.approvalLimits },
     checks: options.checks ?? [],
     flow: options.flow,
+    history,
     halts: options.halts,
     observe,
   };
@@ -76,6 +82,7 @@ export function createGate(options: GateOptions = {}): Gate {
     },
     swap(next) {
       policy = next;
+      history.use(next);
     },
     approvals,
     guardrails,

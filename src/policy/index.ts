@@ -109,6 +109,13 @@ export {
 } from "./guardrails.js";
 export { type Halt, Halts, type HaltTarget } from "./halts.js";
 export {
+  type CallEvent,
+  type CallFacts,
+  CallHistory,
+  type HistoryWanted,
+  recordedField,
+} from "./history/calls.js";
+export {
   canonicalize,
   contentId,
   type Intent,

@@ -60,11 +60,6 @@ export class Monitor {
     return this.#budget.rows;
   }
 
-  /** True when the event can change what a condition says of a later call. */
-  isRelevant(key: string): boolean {
-    return this.#always.length > 0 || this.#byEvent.has(key);
-  }
-
   observe(event: HistoryEvent): void {
     const run = this.#run;
     run.event = event;
@@ -189,7 +184,7 @@ class Compiler {
         return body;
       }
       case "formerly": {
-        const state = this.#kept(formula.body, names, windowOf(formula));
+        const state = this.#kept(formula.body, names, windowMsOf(formula));
         return state.lookup(bound).node;
       }
       case "previous":
@@ -352,7 +347,7 @@ class Compiler {
       return slot;
     });
     if (body.kind === "formerly") {
-      const state = this.#kept(body.body, inner, windowOf(body));
+      const state = this.#kept(body.body, inner, windowMsOf(body));
       const open = state.slots.filter((slot) => !bound.has(slot));
       // Each row is one of the group: the group has its count and its sum at hand.
       if (open.length === slots.length && open.every((slot) => slots.includes(slot))) {
@@ -393,12 +388,12 @@ class Compiler {
     const slots = [...this.#free(body, names)];
     const state = new LastRows(this.#env, this.#node(body, names, NO_SLOTS), slots, triggersOf(body));
     this.#states.push(state);
-    const windowMs = windowOf(formula);
+    const windowMs = windowMsOf(formula);
     return (run, next) => state.solve(run, windowMs, next);
   }
 
   #since(formula: PastFormula & { kind: "since" }, names: Names, bound: Slots): Node {
-    const windowMs = windowOf(formula);
+    const windowMs = windowMsOf(formula);
     const anchor = this.#kept(formula.right, names, windowMs);
     const known = new Set([...bound, ...anchor.slots]);
     const steps = conjuncts(formula.left).map((part) => this.#step(part, names, known, windowMs));
@@ -502,7 +497,7 @@ function slotOf(names: Names, name: string): number {
   return slot;
 }
 
-function windowOf(formula: PastFormula & { kind: "formerly" | "previous" | "since" }): number {
+export function windowMsOf(formula: PastFormula & { kind: "formerly" | "previous" | "since" }): number {
   const { within } = formula;
   if ("ms" in within) return within.ms;
   throw new Error("a window is left after expansion");

@@ -30,7 +30,7 @@ export interface RowBudget {
 
 export class HistoryFull extends Error {
   constructor(max: number) {
-    super(`history holds more than ${max} values: shorten the windows of the rules, or raise policy.history.maxRows`);
+    super(`history holds more than ${max} values: shorten the windows of the rules, or narrow what they compare`);
     this.name = "HistoryFull";
   }
 }
