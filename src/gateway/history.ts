@@ -1,8 +1,15 @@
 // Past calls as the ledger has them: what rules over history begin with when a process starts or rules change.
 
-import { type LedgerRecord, read } from "../ledger/index.js";
+import type { LedgerRecord } from "../ledger/index.js";
 import { isJsonObject, type JsonObject } from "../mcp/index.js";
-import { type CallEvent, type CallFacts, type HistoryWanted, recordedField } from "../policy/index.js";
+import {
+  type CallEvent,
+  type CallFacts,
+  type HistoryWanted,
+  METHODS,
+  recordedField,
+  SERVER_REQUESTS,
+} from "../policy/index.js";
 
 type Decided = LedgerRecord & { kind: "decision" };
 
@@ -11,6 +18,8 @@ const BEFORE_POLICY = new Set(["schema", "capability", "route"]);
 
 /** The events of an application's calls in a ledger, oldest first. */
 export async function* recordedCalls(dir: string, app: string, wanted: HistoryWanted): AsyncGenerator<CallEvent> {
+  // Loaded where it is used: a process without a ledger needs none of it.
+  const { read } = await import("../ledger/index.js");
   const reader = new CallReader(app, wanted);
   for await (const { record } of read(dir)) yield* reader.eventsOf(record);
 }
@@ -42,20 +51,26 @@ export class CallReader {
   }
 
   #decision(record: Decided): CallEvent[] {
-    const paths = this.#wanted.fields.get(record.tool);
+    const { method, app, rules, effect, mode } = record;
     const isRedeemed = this.#redeemed.delete(record.call);
-    if (paths === undefined || record.app !== this.#app || BEFORE_POLICY.has(record.rules[0] ?? "")) return [];
-    const runs = record.effect === "permit" || record.mode === "observe";
+    if (app !== this.#app || isNoEvent(method, rules)) return [];
+    const action = Object.hasOwn(METHODS, method) ? method : record.tool;
+    const runs = effect === "permit" || mode === "observe";
     const at = Date.parse(record.ts);
-    const call: CallFacts = { action: record.tool, agent: record.actor, fields: fieldsOf(record, paths) };
-    if (runs) this.#open.set(record.call, call);
+    const fields = fieldsOf(record, this.#wanted.fields.get(action) ?? []);
+    const call: CallFacts = { action, agent: record.actor, fields };
+    if (runs && (this.#isEvent(action, "response") || this.#isEvent(action, "error")))
+      this.#open.set(record.call, call);
     if (at < this.#wanted.since) return [];
-    const event = { call, at, ref: record.seq, id: record.call };
-    return [
-      { ...event, event: "request" },
-      ...(runs && isRedeemed ? [{ ...event, event: "approved" } as const] : []),
-      { ...event, event: runs ? "permitted" : record.effect === "challenge" ? "asked" : "denied" },
-    ];
+    const decided = runs ? "permitted" : effect === "challenge" ? "asked" : "denied";
+    const events = ["request", ...(runs && isRedeemed ? (["approved"] as const) : []), decided] as const;
+    return events
+      .filter((event) => this.#isEvent(action, event))
+      .map((event) => ({ call, at, ref: record.seq, id: record.call, event }));
+  }
+
+  #isEvent(action: string, event: CallEvent["event"]): boolean {
+    return this.#wanted.isEvent(action, event);
   }
 
   #outcome(record: LedgerRecord & { kind: "outcome" }): CallEvent[] {
@@ -64,8 +79,18 @@ export class CallReader {
     const at = Date.parse(record.ts);
     if (call === undefined || at < this.#wanted.since) return [];
     const { outcome } = record;
-    return [{ call, event: outcome === "ok" ? "response" : "error", outcome, at, ref: record.seq, id: record.call }];
+    const event = outcome === "ok" ? "response" : "error";
+    return this.#isEvent(call.action, event) ? [{ call, event, outcome, at, ref: record.seq, id: record.call }] : [];
   }
+}
+
+function isNoEvent(method: string, rules: readonly string[]): boolean {
+  const [first = ""] = rules;
+  return (
+    BEFORE_POLICY.has(first) ||
+    rules.some((rule) => rule.startsWith("builtin.")) ||
+    (SERVER_REQUESTS as readonly string[]).includes(method)
+  );
 }
 
 /** As recorded for rules; else from the arguments, where they are kept. */

@@ -19,6 +19,7 @@ export { Applications, type ApplicationsOptions } from "./applications.js";
 export { deferredUpstream, type ObserveRequest } from "./deferred.js";
 export { Endpoint } from "./endpoint.js";
 export { createGateway, type GatewayOptions, toolSummaries } from "./gateway.js";
+export { CallReader } from "./history.js";
 export { PolicyCache } from "./policies.js";
 export { ReplicaBus } from "./replicas/bus.js";
 export { storedSessions } from "./sessions.js";

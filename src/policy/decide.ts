@@ -290,7 +290,7 @@ function evaluatePolicy(
     arguments: input.arguments as JsonObject,
     ...(intent.forwardedText === "{}" ? {} : { forwarded: intentForwarded(intent) }),
     ...(flow ? { flow: flow.facts } : {}),
-    ...(past ? { history: (condition: number) => past.holds(condition, input) } : {}),
+    ...(past ? { history: (condition: number) => past.holds(condition) } : {}),
     ...(serverRequest ? { serverRequest: { server: target.server, tool: serverRequest.tool } } : {}),
     transport: input.transport,
     approvedRules,

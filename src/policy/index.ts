@@ -115,6 +115,7 @@ export {
   type HistoryWanted,
   recordedField,
 } from "./history/calls.js";
+export { PastCalls, type PastCondition } from "./history/past.js";
 export {
   canonicalize,
   contentId,

@@ -1,8 +1,17 @@
 // Recorded decisions as requests that can be decided again, and requests that were never made.
 
+import { CallReader } from "../gateway/index.js";
 import { type LedgerRecord, readSeveral } from "../ledger/index.js";
 import type { JsonObject } from "../mcp/index.js";
-import { NO_FLOW, type PolicyDecision, type PolicyRequest, type ToolSummary } from "../policy/index.js";
+import {
+  NO_FLOW,
+  PastCalls,
+  type PastCondition,
+  type PolicyDecision,
+  type PolicyRequest,
+  type PolicySet,
+  type ToolSummary,
+} from "../policy/index.js";
 import type { Served } from "./served.js";
 
 export interface RecordedRequest {
@@ -39,12 +48,23 @@ const TYPES: Readonly<Record<string, PolicyRequest["resource"]["type"]>> = {
   "subscriptions/listen": "Method",
 };
 
-/** Decisions of the ledgers as requests that can be decided again. */
-export async function* recorded({ app, tools, ledgers }: Served): AsyncGenerator<RecordedRequest> {
+/**
+ * Decisions of the ledgers as requests that can be decided again, each by the calls before it where the policy has rules
+ * over past calls. INVARIANT: a request is decided before the next is taken.
+ */
+export async function* recorded(
+  { app, tools, ledgers }: Served,
+  policy?: Pick<PolicySet, "conditions">,
+): AsyncGenerator<RecordedRequest> {
+  const past = policy && policy.conditions.length > 0 ? new PastCalls(policy) : undefined;
+  const reader = past && new CallReader(app, past.wanted);
   for await (const { ledger, record } of readSeveral(ledgers)) {
-    if (record.kind !== "decision" || record.app !== app) continue;
-    const request = recordedRequest(ledger.name, record, tools);
-    if (request) yield request;
+    const events = reader?.eventsOf(record) ?? [];
+    const isOurs = record.kind === "decision" && record.app === app;
+    const found = isOurs ? recordedRequest(ledger.name, record, tools) : undefined;
+    if (found && past && events[0]) past.add(events.shift() as (typeof events)[number]);
+    if (found) yield past ? { ...found, request: past.decided(found.request) } : found;
+    for (const event of events) past?.add(event);
   }
 }
 
@@ -82,6 +102,30 @@ export function recordedRequest(
       transport: "http",
     },
   };
+}
+
+/** The request as if it came now, behind the calls of the ledgers, and what the conditions over them say. */
+export async function afterRecorded(
+  { app, ledgers }: Served,
+  policy: Pick<PolicySet, "conditions">,
+  request: PolicyRequest,
+): Promise<{ request: PolicyRequest; past: readonly PastCondition[] }> {
+  if (policy.conditions.length === 0) return { request, past: [] };
+  const now = Date.now();
+  const past = new PastCalls(policy, now);
+  const reader = new CallReader(app, past.wanted);
+  for await (const { record } of readSeveral(ledgers)) for (const event of reader.eventsOf(record)) past.add(event);
+  past.enter(request, now);
+  return { request: past.decided(request), past: past.conditions(request) };
+}
+
+const MAX_RECORDS = 20;
+
+/** What a condition over past calls says, and the records that made it true. */
+export function pastLine({ condition, holds, records }: PastCondition): string {
+  const more = records.length > MAX_RECORDS ? " …" : "";
+  const by = records.length === 0 ? "" : ` by #${records.slice(-MAX_RECORDS).join(", #")}${more}`;
+  return `  past calls: ${holds ? `true${by}` : "false"}: ${condition}`;
 }
 
 /** A binding is how a server is connected, its name and a hash of its entry: `server:NAME#HASH`. */

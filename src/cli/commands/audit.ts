@@ -275,7 +275,7 @@ export function addAuditCommands(program: Command): void {
       let compared = 0;
       let skipped = 0;
       const changes: { ledger: string; seq: number; before: string; after: string; line: string }[] = [];
-      for await (const { ledger, seq, request, effect, hasArguments } of recorded(served)) {
+      for await (const { ledger, seq, request, effect, hasArguments } of recorded(served, candidate)) {
         if (!hasArguments) {
           skipped++;
           continue;

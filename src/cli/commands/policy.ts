@@ -11,6 +11,7 @@ import {
   METHODS,
   NO_FLOW,
   type ObservedCall,
+  type PastCondition,
   type PolicyCase,
   PolicyInvalid,
   type PolicyRequest,
@@ -26,7 +27,7 @@ import {
 import { type HostFileOptions, type HostFiles, hostFiles } from "../../runtime/host/config/files.js";
 import { HOST_APP, HOST_TOOLS } from "../../runtime/host/starter-policy.js";
 import { hostArguments, jsonArguments, outFor } from "../../runtime/options.js";
-import { asAsked, recorded } from "../../runtime/recorded-requests.js";
+import { afterRecorded, asAsked, recorded } from "../../runtime/recorded-requests.js";
 import {
   type CheckedTools,
   hostApps,
@@ -100,13 +101,19 @@ export function addPolicyCommands(program: Command): void {
         const { tools } = served;
         const set = load(command, served);
         const args = served.app === HOST_APP ? hostArguments(tool, text) : jsonArguments(text);
-        const request = requestFor(served, tool, args, options);
+        const asked = requestFor(served, tool, args, options);
+        const { request, past } = await afterRecorded(served, set, asked);
         const explanation = withProblems(tools, request, set.explain(request), await schemaProblems(tools, request));
         const { serverRequest: asks } = request;
         const isSilent = explanation.decision.effect === "deny" && explanation.decision.rules.length === 0;
         const add = asks && isSilent ? permitForServer(request.app, asks.server, request.action) : undefined;
-        out.data(add === undefined ? explanation : { ...explanation, rule_to_add: add }, () =>
-          [explained(explanation), ...(add === undefined ? [] : [`  to permit it, add: ${add}`])].join("\n"),
+        const shown = past.length === 0 ? explanation : { ...explanation, past };
+        out.data(add === undefined ? shown : { ...shown, rule_to_add: add }, () =>
+          [
+            explained(explanation),
+            ...past.map(pastLine),
+            ...(add === undefined ? [] : [`  to permit it, add: ${add}`]),
+          ].join("\n"),
         );
         const { effect } = explanation.decision;
         process.exitCode = effect === "permit" ? EXIT.ok : effect === "deny" ? EXIT.deny : EXIT.challenge;
@@ -319,6 +326,15 @@ function requestFor(
       : { type: "Method", id: name },
     ...rest,
   };
+}
+
+const MAX_RECORDS = 20;
+
+/** What a condition over past calls says, and the records that made it true. */
+function pastLine({ condition, holds, records }: PastCondition): string {
+  const more = records.length > MAX_RECORDS ? " …" : "";
+  const by = records.length === 0 ? "" : ` by #${records.slice(-MAX_RECORDS).join(", #")}${more}`;
+  return `  past calls: ${holds ? `true${by}` : "false"}: ${condition}`;
 }
 
 function explained({ decision, rules, refusedBy, policy, problems }: CheckedTools): string {

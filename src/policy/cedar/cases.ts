@@ -3,6 +3,7 @@
 import type { Document, Node, YAMLMap } from "yaml";
 import { isJsonObject, type JsonObject, nearest } from "../../mcp/index.js";
 import { NO_FLOW } from "../flow/flow.js";
+import { type PastCall, PastCalls, readPast } from "../history/past.js";
 import { METHODS, type ServerRequestMethod, serverRequest } from "./catalog.js";
 import {
   type Explanation,
@@ -21,6 +22,8 @@ export interface PolicyCase {
   readonly file: string;
   readonly line: number;
   readonly request: PolicyRequest;
+  /** Calls before it, for rules over past calls. */
+  readonly past: readonly PastCall[];
   readonly expect: "permit" | "deny" | "challenge";
   /** A rule that must be among the deciding ones. */
   readonly rule?: string;
@@ -51,6 +54,7 @@ const FIELDS = [
   "flow",
   "transport",
   "approved",
+  "past",
   "expect",
   "rule",
 ];
@@ -135,6 +139,7 @@ function readCase(
   if (!isJsonObject(flow)) wrong("flow must be an object", "write facts of context.flow");
   const caller = { app: text("app", "local"), agent: text("agent", "local"), scope: texts("scope") };
   const target = readServerRequest(fields, caller, wrong) ?? readTarget(fields, wrong);
+  const past = readPast(fields.past ?? [], caller.agent, wrong);
   if (!good || !target) return undefined;
   const request: PolicyRequest = {
     ...caller,
@@ -147,7 +152,7 @@ function readCase(
   };
   const rule = fields.rule === undefined ? {} : { rule: text("rule", "?") };
   const name = text("name", `case ${number}`);
-  return good ? { name, file, line, request, expect: expect as PolicyCase["expect"], ...rule } : undefined;
+  return good ? { name, file, line, request, past, expect: expect as PolicyCase["expect"], ...rule } : undefined;
 }
 
 /** A case about a request of a server: `agent` is whose client would be asked, `during` the tool it has called. */
@@ -205,10 +210,21 @@ export function runCases(
   overrule: (each: PolicyCase, explanation: Explanation) => Explanation = (_each, explanation) => explanation,
 ): CaseResult[] {
   return cases.map((each) => {
-    const explanation = overrule(each, policy.explain(each.request));
+    const explanation = overrule(each, policy.explain(withPast(policy, each)));
     const message = mismatch(each, explanation);
     return { case: each, ok: message === "", message, explanation };
   });
+}
+
+/** Cases have no clock: the call comes at one moment, and those before it so long ago. */
+const NOW = Date.UTC(2030, 0, 1);
+
+function withPast(policy: PolicySet, { request, past }: PolicyCase): PolicyRequest {
+  if (policy.conditions.length === 0) return request;
+  const calls = new PastCalls(policy);
+  for (const call of [...past].sort((a, b) => b.agoMs - a.agoMs)) calls.addCall(call, request.app, NOW);
+  calls.enter(request, NOW);
+  return calls.decided(request);
 }
 
 function mismatch(each: PolicyCase, { decision, rules }: Explanation): string {

@@ -1,6 +1,7 @@
 // Why: for every rule that the action brings into play, whether it matched and which part of it settled that.
 // Runs on request only, so it compiles what it reads and is not optimized.
 
+import { conditionOf } from "../history/source.js";
 import { compileExpression, compileTest, type Test } from "./compile.js";
 import type { Frame } from "./frame.js";
 import { type AstNode, chainOf, childrenOf, type SourceSpan } from "./language/ast.js";
@@ -65,6 +66,7 @@ function valuesOf(nodes: readonly AstNode[], frame: Frame): ExplainedValue[] {
       } else for (const child of childrenOf(asked)) visit(child);
       return;
     }
+    if (conditionOf(chain.path[0] ?? "") !== undefined) return;
     const expression = [chain.root, ...chain.path].join(".");
     if (found.has(expression)) return;
     try {
@@ -119,7 +121,9 @@ function attempt(test: Test, frame: Frame): boolean | string {
 }
 
 function part(rule: CedarRule, name: DecidingPart["part"], span: SourceSpan | undefined): DecidingPart {
-  const { start, end } = span ?? { start: rule.start, end: rule.start + rule.text.length };
+  const read = span ?? { start: rule.start, end: rule.start + rule.text.length };
+  // A read of `context` that stands for a condition over past events lies within it.
+  const { start, end } = rule.conditions.find((each) => each.start <= read.start && read.end <= each.end) ?? read;
   return { part: name, text: rule.where.lines.text.slice(start, end), ...rule.where.at(start) };
 }
 

@@ -166,6 +166,7 @@ export interface CedarRule extends PolicyText {
   readonly start: number;
   readonly where: SourcePlace;
   readonly byCedar: boolean;
+  readonly conditions: Draft["conditions"];
   /** Whether the rule is satisfied; throws EvaluationError where Cedar would report one. */
   readonly test: Test;
 }
@@ -189,6 +190,7 @@ export function makeRule(draft: Draft, options: RuleOptions = {}): CedarRule {
     start: draft.start,
     where: draft.where,
     byCedar: own === undefined,
+    conditions: draft.conditions,
     test: own ?? ((frame: Frame) => evaluateByCedar(draft, frame)),
   };
 }

@@ -5,7 +5,7 @@
 import type { JsonObject, JsonValue } from "../../mcp/index.js";
 import type { PolicySet } from "../cedar/types.js";
 import { type CheckResult, deny, type PolicyInput } from "../types.js";
-import { bodiesOf, eventsIn, formulaText, type PastFormula } from "./formula.js";
+import { bodiesOf, type EventAtom, eventsIn, formulaText, type PastFormula } from "./formula.js";
 import { type HistoryEvent, Monitor, windowMsOf } from "./monitor.js";
 import type { EventName } from "./rules.js";
 import { ABSENT, entityKey, jsonKey, stringKey } from "./value-key.js";
@@ -38,6 +38,18 @@ export interface HistoryWanted {
   readonly since: number;
   /** Names of the fields that rules compare, by action. */
   readonly fields: ReadonlyMap<string, readonly string[]>;
+  /** Every request is an event; another kind is one where a rule names it for that action. */
+  isEvent(action: string, event: EventName): boolean;
+}
+
+export function wantedOf(conditions: readonly PastFormula[], now?: number): HistoryWanted {
+  const events = conditions.flatMap(eventsIn);
+  const named = new Set(events.map(({ action, event }) => `${event} ${action}`));
+  return {
+    since: now === undefined ? 0 : now - Math.max(0, ...conditions.map(reachOf)),
+    fields: pathsOf(events),
+    isEvent: (action, event) => event === "request" || named.has(`${event} ${action}`),
+  };
 }
 
 export interface HistoryOptions {
@@ -60,9 +72,8 @@ export class CallHistory {
   readonly #options: HistoryOptions;
   #known = "";
   #monitor: Monitor | undefined;
-  #fields: ReadonlyMap<string, readonly string[]> = new Map();
-  #wantsOutcome: ReadonlySet<string> = new Set();
-  #windowMs = 0;
+  #conditions: readonly PastFormula[] = [];
+  #wanted = wantedOf([]);
   /** Why the past is not known; undefined when it is. */
   #problem: string | undefined;
   #reading: Promise<void> | undefined;
@@ -88,13 +99,8 @@ export class CallHistory {
     this.#problem = undefined;
     this.#reading = undefined;
     this.#monitor = conditions.length === 0 ? undefined : new Monitor(conditions, this.#options.maxRows);
-    this.#fields = fieldsOf(conditions);
-    this.#windowMs = Math.max(0, ...conditions.map(reachOf));
-    this.#wantsOutcome = new Set(
-      conditions
-        .flatMap(eventsIn)
-        .flatMap(({ event, action }) => (event === "response" || event === "error" ? action : [])),
-    );
+    this.#conditions = conditions;
+    this.#wanted = wantedOf(conditions);
     if (this.#monitor && this.#options.read && !this.#options.isShared) this.#readAgain();
   }
 
@@ -132,14 +138,12 @@ export class CallHistory {
   /** Enters a call that is about to be decided. */
   begin(input: PolicyInput): HistoryCall {
     const { principal, target } = input;
-    const fields: Record<string, string> = {};
-    for (const path of this.#fields.get(target.action) ?? []) {
-      const key = fieldOf(input, path);
-      if (key !== ABSENT) fields[path] = key;
-    }
-    const isEvent = this.#fields.has(target.action);
-    const call: CallFacts = { action: target.action, agent: `${principal.app}/${principal.agent}`, fields };
-    const entered = new HistoryCall(this, call, isEvent, isEvent && this.#wantsOutcome.has(target.action));
+    const { action } = target;
+    const isEvent = this.#wanted.fields.has(action);
+    const fields = fieldsOf(input, this.#wanted);
+    const call: CallFacts = { action, agent: `${principal.app}/${principal.agent}`, fields };
+    const wantsOutcome = this.#wanted.isEvent(action, "response") || this.#wanted.isEvent(action, "error");
+    const entered = new HistoryCall(this, input, call, isEvent, wantsOutcome);
     if (isEvent && this.#options.isShared) return entered;
     entered.enter();
     return entered;
@@ -147,14 +151,14 @@ export class CallHistory {
 
   /** The denial of a call that history has to know of and cannot. */
   refusal(input: PolicyInput): CheckResult | undefined {
-    if (!this.#options.isShared || !this.#fields.has(input.target.action)) return undefined;
+    if (!this.#options.isShared || !this.#wanted.fields.has(input.target.action)) return undefined;
     return deny("PolicyDeny", "history", SHARED, {
       suggestions: ["Serve the application from one process, or remove the rules over past calls"],
     });
   }
 
   /** Whether condition `condition` holds for the call that was entered last. Throws where the past is not known. */
-  holds(condition: number, input: PolicyInput): boolean {
+  holds(condition: number, current: (path: string) => string): boolean {
     const monitor = this.#monitor;
     const problem = this.#options.isShared
       ? SHARED
@@ -162,13 +166,14 @@ export class CallHistory {
         ? "past calls are being read; try again"
         : this.#problem;
     if (monitor === undefined || problem !== undefined) throw new Error(problem ?? "history has no such condition");
-    return monitor.holds(condition, (path) => currentOf(input, path));
+    return monitor.holds(condition, current);
   }
 
   /** @internal */
   note(entered: HistoryCall, event: EventName, outcome?: string, later = false): void {
-    const at = Math.max(this.#latest, (this.#options.now ?? Date.now)());
     const { call, id } = entered;
+    if (!this.#wanted.isEvent(call.action, event)) return;
+    const at = Math.max(this.#latest, (this.#options.now ?? Date.now)());
     const noted: CallEvent = { call, event, at, ref: 0, id, ...(outcome === undefined ? {} : { outcome }) };
     entered.events.push(noted);
     if (later && this.#turn) this.#deferred.push(noted);
@@ -225,7 +230,7 @@ export class CallHistory {
     const { read, now = Date.now } = this.#options;
     const open = [...this.#unrecorded];
     const seen = new Set<string>();
-    const wanted = { since: now() - this.#windowMs, fields: this.#fields };
+    const wanted = wantedOf(this.#conditions, now());
     for await (const event of read?.(wanted) ?? []) {
       if (generation !== this.#generation) return;
       seen.add(event.id);
@@ -251,12 +256,15 @@ export class HistoryCall {
   /** What of it was told to the monitor. */
   readonly events: CallEvent[] = [];
   readonly #history: CallHistory;
+  readonly #input: PolicyInput;
+  readonly #currents = new Map<string, string>();
   readonly #isEvent: boolean;
   readonly #wantsOutcome: boolean;
   readonly #held = new Map<number, boolean>();
 
-  constructor(history: CallHistory, call: CallFacts, isEvent: boolean, wantsOutcome: boolean) {
+  constructor(history: CallHistory, input: PolicyInput, call: CallFacts, isEvent: boolean, wantsOutcome: boolean) {
     this.#history = history;
+    this.#input = input;
     this.call = call;
     this.#isEvent = isEvent;
     this.#wantsOutcome = wantsOutcome;
@@ -268,14 +276,23 @@ export class HistoryCall {
   }
 
   /** Each condition has one answer for one call, however often it is decided. */
-  holds(condition: number, input: PolicyInput): boolean {
+  holds(condition: number): boolean {
     let held = this.#held.get(condition);
     if (held === undefined) {
-      held = this.#history.holds(condition, input);
+      held = this.#history.holds(condition, this.#current);
       this.#held.set(condition, held);
     }
     return held;
   }
+
+  readonly #current = (path: string): string => {
+    let key = this.#currents.get(path);
+    if (key === undefined) {
+      key = currentOf(this.#input, path);
+      this.#currents.set(path, key);
+    }
+    return key;
+  };
 
   decided({ effect, permit, redeemed }: DecidedHow): void {
     if (!this.#isEvent) return;
@@ -283,7 +300,7 @@ export class HistoryCall {
     this.#history.note(this, permit ? "permitted" : effect === "challenge" ? "asked" : "denied");
   }
 
-  /** What goes on record with the decision; undefined when no rule is about such calls. */
+  /** What the decision's record says of it; undefined when no rule is about such calls. */
   get recorded(): JsonObject | undefined {
     return this.#isEvent ? { ...this.call.fields } : undefined;
   }
@@ -317,7 +334,7 @@ export class HistoryCall {
 }
 
 /** As monitors see it. */
-function historyEvent({ call, event, outcome, ref }: CallEvent, at: number): HistoryEvent {
+export function historyEvent({ call, event, outcome, ref }: CallEvent, at: number): HistoryEvent {
   const { action, agent, fields } = call;
   const field = (path: string): string => {
     if (path === "principal") return entityKey("Agent", agent);
@@ -326,6 +343,16 @@ function historyEvent({ call, event, outcome, ref }: CallEvent, at: number): His
     return fields[path] ?? ABSENT;
   };
   return { type: "Action", action, event, at, ref, field };
+}
+
+/** The values of a call that rules compare. */
+export function fieldsOf(input: PolicyInput, { fields: paths }: HistoryWanted): Record<string, string> {
+  const fields: Record<string, string> = {};
+  for (const path of paths.get(input.target.action) ?? []) {
+    const key = fieldOf(input, path);
+    if (key !== ABSENT) fields[path] = key;
+  }
+  return fields;
 }
 
 /** The value of an event's field, as the call gives it. */
@@ -347,7 +374,7 @@ function fieldOf(input: PolicyInput, path: string): string {
   }
 }
 
-function currentOf(input: PolicyInput, path: string): string {
+export function currentOf(input: PolicyInput, path: string): string {
   const { principal, target } = input;
   if (path.startsWith("context.")) return fieldOf(input, path.slice("context.".length));
   switch (path) {
@@ -394,9 +421,9 @@ function atPath(args: JsonObject, path: readonly string[]): JsonValue | undefine
 /** What each event has by itself, without being recorded for rules. */
 const OWN_FIELDS = new Set(["principal", "agent", "outcome"]);
 
-function fieldsOf(conditions: readonly PastFormula[]): ReadonlyMap<string, readonly string[]> {
+function pathsOf(events: readonly EventAtom[]): ReadonlyMap<string, readonly string[]> {
   const found = new Map<string, Set<string>>();
-  for (const { action, fields } of conditions.flatMap(eventsIn)) {
+  for (const { action, fields } of events) {
     const paths = found.get(action) ?? new Set();
     for (const { path } of fields) if (!OWN_FIELDS.has(path)) paths.add(path);
     found.set(action, paths);
