@@ -11,7 +11,6 @@ import {
   METHODS,
   NO_FLOW,
   type ObservedCall,
-  type PastCondition,
   type PolicyCase,
   PolicyInvalid,
   type PolicyRequest,
@@ -27,7 +26,7 @@ import {
 import { type HostFileOptions, type HostFiles, hostFiles } from "../../runtime/host/config/files.js";
 import { HOST_APP, HOST_TOOLS } from "../../runtime/host/starter-policy.js";
 import { hostArguments, jsonArguments, outFor } from "../../runtime/options.js";
-import { afterRecorded, asAsked, recorded } from "../../runtime/recorded-requests.js";
+import { afterRecorded, asAsked, pastLine, recorded } from "../../runtime/recorded-requests.js";
 import {
   type CheckedTools,
   hostApps,
@@ -107,14 +106,9 @@ export function addPolicyCommands(program: Command): void {
         const { serverRequest: asks } = request;
         const isSilent = explanation.decision.effect === "deny" && explanation.decision.rules.length === 0;
         const add = asks && isSilent ? permitForServer(request.app, asks.server, request.action) : undefined;
-        const shown = past.length === 0 ? explanation : { ...explanation, past };
-        out.data(add === undefined ? shown : { ...shown, rule_to_add: add }, () =>
-          [
-            explained(explanation),
-            ...past.map(pastLine),
-            ...(add === undefined ? [] : [`  to permit it, add: ${add}`]),
-          ].join("\n"),
-        );
+        const data = { ...explanation, ...(past.length > 0 ? { past } : {}), ...(add ? { rule_to_add: add } : {}) };
+        const more = [...past.map(pastLine), ...(add === undefined ? [] : [`  to permit it, add: ${add}`])];
+        out.data(data, () => [explained(explanation), ...more].join("\n"));
         const { effect } = explanation.decision;
         process.exitCode = effect === "permit" ? EXIT.ok : effect === "deny" ? EXIT.deny : EXIT.challenge;
       },
@@ -326,15 +320,6 @@ function requestFor(
       : { type: "Method", id: name },
     ...rest,
   };
-}
-
-const MAX_RECORDS = 20;
-
-/** What a condition over past calls says, and the records that made it true. */
-function pastLine({ condition, holds, records }: PastCondition): string {
-  const more = records.length > MAX_RECORDS ? " …" : "";
-  const by = records.length === 0 ? "" : ` by #${records.slice(-MAX_RECORDS).join(", #")}${more}`;
-  return `  past calls: ${holds ? `true${by}` : "false"}: ${condition}`;
 }
 
 function explained({ decision, rules, refusedBy, policy, problems }: CheckedTools): string {
