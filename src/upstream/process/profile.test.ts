@@ -223,6 +223,17 @@ describe.runIf(process.platform === "linux")("a server with a profile", () => {
     },
   );
 
+  it("a server with a profile imports what its workspace keeps above its package", { timeout: START_MS }, async () => {
+    mkdirSync(join(base, "code"));
+    writeFileSync(join(base, "code", "package.json"), "{}");
+    mkdirSync(join(base, "packages", "dependency"), { recursive: true });
+    writeFileSync(join(base, "packages", "dependency", "index.mjs"), "export default 'found';");
+    symlinkSync(join(base, "packages"), join(base, "node_modules"));
+    const { got } = await run(`${PRELUDE}
+      report({ imported: (await import("../node_modules/dependency/index.mjs")).default });`);
+    expect(got).toEqual({ imported: "found" });
+  });
+
   it("a server with a profile cannot start more processes than it names, nor fill the disk with one file", {
     timeout: START_MS,
   }, async () => {

@@ -111,7 +111,8 @@ function linksTo({ read, write }: ServerProfile, { argv, cwd }: ServerCommand): 
   const spelled = [...read, ...write].map(expanded);
   const named = argv.map((text) => resolve(cwd, text)).filter((path) => existsSync(path));
   const links = new Map<string, string>();
-  for (const path of [cwd, ...spelled, ...named]) {
+  const modules = named.filter((path) => SCRIPTS.has(extname(path))).flatMap(modulesAbove);
+  for (const path of [cwd, ...spelled, ...named, ...modules]) {
     const parts = path.split("/");
     for (let length = 2; length <= parts.length; length++) {
       const at = parts.slice(0, length).join("/");
@@ -140,7 +141,7 @@ function codeOf({ argv, cwd }: ServerCommand): string[] {
   for (const text of args) {
     const path = resolve(cwd, text);
     if (!SCRIPTS.has(extname(path)) || statSync(path, { throwIfNoEntry: false })?.isFile() !== true) continue;
-    found.push(packageOf(path), packageOf(realpathSync(path)));
+    found.push(packageOf(path), packageOf(realpathSync(path)), ...modulesAbove(path).map((each) => realpathSync(each)));
   }
   const roots = [...new Set(found)].filter((path) => !SYSTEM_DIRECTORIES.some((each) => isWithin(path, each)));
   return roots.filter((path) => real(path) === path);
@@ -162,6 +163,18 @@ function packageOf(path: string): string {
     directory = dirname(directory);
   }
   return isTooWide(dirname(path)) ? path : dirname(path);
+}
+
+/** Where Node looks for what a script imports: a workspace keeps it above its packages. */
+function modulesAbove(script: string): string[] {
+  const found: string[] = [];
+  let directory = dirname(realpathSync(script));
+  for (let level = 0; level < MAX_LEVELS && !isTooWide(directory); level++) {
+    const modules = join(directory, "node_modules");
+    if (existsSync(modules)) found.push(modules);
+    directory = dirname(directory);
+  }
+  return found;
 }
 
 function lstatOf(path: string): boolean {
