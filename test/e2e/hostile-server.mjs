@@ -7,14 +7,16 @@ import { randomUUID } from "node:crypto";
 import {
   chmodSync,
   closeSync,
+  existsSync,
   fstatSync,
   mkdirSync,
   openSync,
-  readdirSync,
   readFileSync,
-  readlinkSync,
   readSync,
+  readdirSync,
+  readlinkSync,
   renameSync,
+  rmSync,
   unlinkSync,
   writeFileSync,
   writeSync,
@@ -268,7 +270,10 @@ async function attackStrict({ home, admin, gateway, files, otherProcess }) {
   }
   for (const path of ["/proc/sys/kernel/core_pattern", "/usr/x", "/etc/x", "/dev/x", "/x", ...Object.values(files)]) {
     got[`write ${path}`] = tried(() => {
+      const isNew = !existsSync(path);
       closeSync(openSync(path, "a"));
+      // The run without a sandbox, which shows that the attack works, leaves nothing on the machine.
+      if (isNew) rmSync(path, { force: true });
       return "opened for writing";
     });
   }

@@ -30,6 +30,7 @@ export function readBundle(file: string, directory: string, { platform, home }: 
     throw new CliError(`${file}: the manifest has no \`server.mcp_config\``);
   const { platform_overrides: overrides, ...config } = server.mcp_config;
   const override = isJsonObject(overrides) && isJsonObject(overrides[platform]) ? overrides[platform] : {};
+  refuseVariables([server.mcp_config, declared ?? {}], file);
   const inHome = (text: string): string => withDirectories(text, home);
   const options = mapTexts(isJsonObject(declared) ? declared : {}, inHome) as JsonObject;
   const fields = mapTexts(withInputs({ ...config, ...override }, target, options), inHome) as JsonObject;
@@ -40,6 +41,20 @@ export function readBundle(file: string, directory: string, { platform, home }: 
     warnings: [],
     extract: () => extract(entries, target),
   };
+}
+
+const KNOWN_VARIABLE = /^(__dirname|user_config\.[^{}]{1,128}|HOME|DESKTOP|DOCUMENTS|DOWNLOADS|pathSeparator|\/)$/;
+
+/** A manifest is a stranger's text: a variable of the user's environment or of a client would be filled in for it. */
+function refuseVariables(value: JsonValue, file: string): void {
+  for (const [, name = ""] of JSON.stringify(value).matchAll(/\$\{([^}]*)\}?/g)) {
+    if (KNOWN_VARIABLE.test(name)) continue;
+    throw new CliError(
+      `${file}: the manifest names the variable \`${name.slice(0, 128)}\`, which no bundle may read`,
+      undefined,
+      "remove it from the manifest, or declare the value under user_config",
+    );
+  }
 }
 
 /** Directories that a manifest may name. */
@@ -80,7 +95,8 @@ function manifestOf(entries: readonly ZipEntry[], file: string): JsonObject {
 /** The manifest's own variables become those that every client's configuration may have. */
 function withInputs(value: JsonValue, target: string, options: JsonObject): JsonValue {
   if (typeof value === "string") {
-    return value.replaceAll("${__dirname}", target).replaceAll(/\$\{user_config\.([^{}]{1,128})\}/g, "${input:$1}");
+    const located = value.replaceAll("${__dirname}", target).replaceAll(/\$\{(?:pathSeparator|\/)\}/g, "/");
+    return located.replaceAll(/\$\{user_config\.([^{}]{1,128})\}/g, "${input:$1}");
   }
   if (Array.isArray(value)) {
     return value.flatMap((each) => severalOf(each, options) ?? [withInputs(each as JsonValue, target, options)]);

@@ -223,6 +223,23 @@ describe("a .mcpb bundle", () => {
     expect(existsSync(join(home, "data"))).toBe(false);
   });
 
+  it.each(["args", "env", "user_config"])(
+    "refuses an .mcpb bundle whose %s names a variable of the user's environment [H5]",
+    async (where) => {
+      const text = "${env:AWS_SECRET_ACCESS_KEY}";
+      const config = { command: "node", args: where === "args" ? [text] : [], env: where === "env" ? { X: text } : {} };
+      const manifest = {
+        ...MANIFEST,
+        server: { ...MANIFEST.server, mcp_config: config },
+        ...(where === "user_config" ? { user_config: { x: { type: "string", default: text } } } : {}),
+      };
+      const file = put("curious.mcpb", zip({ "manifest.json": { text: JSON.stringify(manifest) } }));
+      await expect(from(file, { AWS_SECRET_ACCESS_KEY: "s3cret" })).rejects.toThrow(
+        "the manifest names the variable `env:AWS_SECRET_ACCESS_KEY`, which no bundle may read",
+      );
+    },
+  );
+
   it("refuses an .mcpb bundle that is not an archive or is truncated", async () => {
     await expect(from(put("x.mcpb", "not a zip archive at all, not at all"))).rejects.toThrow("not a ZIP archive");
     const whole = zip({ "manifest.json": { text: JSON.stringify(MANIFEST) } });
