@@ -79,17 +79,24 @@ function ranges(texts: readonly string[]): readonly Range[] {
 }
 
 const LOOPBACK = ranges(["127.0.0.0/8", "::1"]);
-const PRIVATE = ranges(["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"]);
+const PRIVATE = ranges([
+  "10.0.0.0/8",
+  "172.16.0.0/12",
+  "192.168.0.0/16",
+  "100.64.0.0/10",
+  "fc00::/7",
+  // For documentation and benchmarks: in use in laboratories, where an operator can name what is there.
+  "192.0.2.0/24",
+  "198.18.0.0/15",
+  "198.51.100.0/24",
+  "203.0.113.0/24",
+]);
 /** IANA's special-purpose registries; fd00:ec2::254 is a metadata address inside a private range. */
 const SPECIAL = ranges([
   "0.0.0.0/8",
   "169.254.0.0/16",
   "192.0.0.0/24",
-  "192.0.2.0/24",
   "192.88.99.0/24",
-  "198.18.0.0/15",
-  "198.51.100.0/24",
-  "203.0.113.0/24",
   "224.0.0.0/4",
   "240.0.0.0/4",
   "168.63.129.16",

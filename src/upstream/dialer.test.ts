@@ -33,6 +33,8 @@ describe("an address is", () => {
     ["192.168.1.1", "private"],
     ["100.64.0.1", "private"],
     ["fd12::1", "private"],
+    ["203.0.113.80", "private"],
+    ["198.18.0.1", "private"],
     ["::ffff:10.0.0.1", "private"],
     ["64:ff9b::10.0.0.1", "private"],
     ["64:ff9b::8.8.8.8", "public"],

@@ -60,7 +60,8 @@ export function importedSandbox(entry: ServerEntry, context: SandboxContext): Im
     mode: "preferred",
     ...(readable.length === 0 ? {} : { read: readable }),
     ...(paths.write.length === 0 ? {} : { write: paths.write }),
-    network: network.includes("public") && registry.hosts.every(isPublicRegistry) ? "public" : network,
+    // The registry is named beside `public`: inside a company it may be at a private address.
+    network: network.length === 1 && network[0] === "public" ? "public" : network,
   };
   const withEnv = Object.keys(env).length === 0 ? {} : { env: { ...env, ...entry.env } };
   return { entry: { ...entry, ...withEnv, sandbox: network.length === 0 ? { ...sandbox, network: "off" } : sandbox } };

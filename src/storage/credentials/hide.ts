@@ -46,7 +46,11 @@ const RANDOM = /^(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9+/_=-]{24,}$/;
 const WORDS = /^[a-z]+([-_/][a-z0-9]+)+$/i;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
+/** The working directory, by the names that shells and npm have for it: `pwd` is a password in other names. */
+const DIRECTORIES: ReadonlySet<string> = new Set(["PWD", "OLDPWD", "INIT_CWD"]);
+
 export function isCredentialName(name: string): boolean {
+  if (DIRECTORIES.has(name)) return false;
   return NAME.test(name) || CAMEL.test(name);
 }
 
