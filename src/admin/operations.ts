@@ -165,6 +165,7 @@ const approval = object("an approval request with everything that an approver ne
   ...challenge,
   arguments: required(line("the full canonical arguments")),
   forwarded: required(line("everything that travels beside them; {} for nothing")),
+  server: optional(line("the name of its server")),
   description: optional(line("what the tool says about itself; written by its server")),
   hints: optional(anyObject("the tool's annotations; written by its server")),
   now: required(time("the time of the gateway, to count down by")),

@@ -14,7 +14,10 @@ for (const [i, name] of tools.split(",").entries()) {
       inputSchema: { item: z.string(), note: z.string().optional() },
       annotations: { readOnlyHint: name === "read", destructiveHint: name === "delete" },
     },
-    ({ item }) => ({ content: [{ type: "text", text: `${name} ${item}: done` }] }),
+    ({ item }) => {
+      process.stderr.write(`ran ${name} ${item}\n`);
+      return { content: [{ type: "text", text: `${name} ${item}: done` }] };
+    },
   );
 }
 process.stderr.write(`world server with ${tools}\n`);

@@ -284,7 +284,7 @@ function Request({ id, next, onSeen, onBack, onNext }: RequestProps) {
               <Text>{data.client}</Text> <span class="soft">(what it calls itself)</span>
             </>,
           ],
-          ["Server", <Text>{data.binding}</Text>],
+          data.server !== undefined && ["Server", <Text>{data.server}</Text>],
           ["Asked", <Ago at={data.created_at} />],
         ]}
       />

@@ -139,23 +139,25 @@ function Workbench({ app, policies, onActivated }: { app: string; policies: Poli
               </>
             }
           >
-            <div class="tabs" role="tablist" aria-label="Policy files">
-              {[...draft, ...policies.files.filter((file) => !file.writable)].map(({ file }) => {
-                const problems = checked?.problems.filter((problem) => problem.file === file).length ?? 0;
-                return (
-                  <button
-                    key={file}
-                    type="button"
-                    role="tab"
-                    aria-selected={file === selected}
-                    class="tab mono"
-                    onClick={() => setSelected(file)}
-                  >
-                    <Text>{file.split("/").at(-1) ?? file}</Text>
-                    {problems > 0 && <span class="count">{problems}</span>}
-                  </button>
-                );
-              })}
+            <div class="tabs">
+              <div class="tab-list" role="tablist" aria-label="Policy files">
+                {[...draft, ...policies.files.filter((file) => !file.writable)].map(({ file }) => {
+                  const problems = checked?.problems.filter((problem) => problem.file === file).length ?? 0;
+                  return (
+                    <button
+                      key={file}
+                      type="button"
+                      role="tab"
+                      aria-selected={file === selected}
+                      class="tab mono"
+                      onClick={() => setSelected(file)}
+                    >
+                      <Text>{file.split("/").at(-1) ?? file}</Text>
+                      {problems > 0 && <span class="count">{problems}</span>}
+                    </button>
+                  );
+                })}
+              </div>
               {can("activatePolicies") && (
                 <NewFile
                   taken={draft}

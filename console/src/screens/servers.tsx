@@ -234,7 +234,7 @@ function Process({ row }: { row: ServerRow }) {
       {row.stderr !== undefined && row.stderr !== "" && (
         <details class="fold-section" open={row.state === "failed"}>
           <summary>End of stderr</summary>
-          <div class="code" role="region" aria-label="End of stderr" tabIndex={0}>
+          <div class="code" role="group" aria-label="End of stderr" tabIndex={0}>
             <Lines text={row.stderr} />
           </div>
         </details>

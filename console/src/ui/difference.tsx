@@ -41,7 +41,7 @@ export function Difference({ before, after, label }: { before: string; after: st
 export function DifferenceLines({ lines, label }: { lines: readonly string[]; label: string }) {
   if (lines.every((line) => line.startsWith("  "))) return <p class="soft">There is no difference.</p>;
   return (
-    <div class="difference code" role="region" aria-label={label} tabIndex={0}>
+    <div class="difference code" role="group" aria-label={label} tabIndex={0}>
       {pairs(lines).map(({ before, after, isSame }, i) => (
         <div key={i} class={`difference-row${isSame ? " same" : ""}`}>
           <div class={before === undefined ? "absent" : isSame ? "" : "removed"}>

@@ -54,29 +54,31 @@ export function Histogram({ data: { buckets, complete, scanned } }: { data: Hist
         ))}
         {!complete && <span class="soft">newest {scanned.toLocaleString("en")} records only</span>}
       </figcaption>
-      <table class="hidden">
-        <caption>Decisions over time</caption>
-        <thead>
-          <tr>
-            <th scope="col">From</th>
-            {EFFECTS.map((effect) => (
-              <th key={effect} scope="col">
-                {WORDS[effect]}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {some.map((bucket) => (
-            <tr key={bucket.at}>
-              <th scope="row">{hourAndMinute(bucket.at)}</th>
+      <div class="hidden">
+        <table>
+          <caption>Decisions over time</caption>
+          <thead>
+            <tr>
+              <th scope="col">From</th>
               {EFFECTS.map((effect) => (
-                <td key={effect}>{bucket[effect]}</td>
+                <th key={effect} scope="col">
+                  {WORDS[effect]}
+                </th>
               ))}
             </tr>
-          ))}
-        </tbody>
-      </table>
+          </thead>
+          <tbody>
+            {some.map((bucket) => (
+              <tr key={bucket.at}>
+                <th scope="row">{hourAndMinute(bucket.at)}</th>
+                {EFFECTS.map((effect) => (
+                  <td key={effect}>{bucket[effect]}</td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
     </figure>
   );
 }

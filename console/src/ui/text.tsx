@@ -145,7 +145,7 @@ export function laidOut(text: string): string {
 export function Json({ text, label }: { text: string; label: string }): VNode {
   const lines = jsonLines(text);
   return (
-    <div class="code json" role="region" aria-label={label} tabIndex={0}>
+    <div class="code json" role="group" aria-label={label} tabIndex={0}>
       {lines ? (
         lines.map(({ depth, tokens }, i) => (
           <div key={i} class={`line indent-${depth}`}>
@@ -174,7 +174,7 @@ const CEDAR_KINDS = ["comment", "string", "annotation", "keyword"] as const;
 /** The text of a rule. */
 export function Cedar({ text, label }: { text: string; label: string }) {
   return (
-    <pre class="code" role="region" aria-label={label} tabIndex={0}>
+    <pre class="code" role="group" aria-label={label} tabIndex={0}>
       {[...text.matchAll(CEDAR)].map((match, i) => {
         const kind = CEDAR_KINDS.find((_kind, group) => match[group + 1] !== undefined);
         const shown = match[0].split("\n").flatMap((line, j) => (j === 0 ? [marked(line)] : ["\n", marked(line)]));

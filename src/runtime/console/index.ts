@@ -12,6 +12,7 @@ import type { JsonObject } from "../../mcp/index.js";
 import type { Challenge } from "../../policy/index.js";
 import type { Storage } from "../../storage/index.js";
 import { visible } from "../../telemetry/index.js";
+import { serverOf } from "../recorded-requests.js";
 import { decisionHandlers, decisionRow, matcherOf, pageOfDecisions } from "./decisions.js";
 import { Grants } from "./grants.js";
 import { ledgerHandlers } from "./ledgers.js";
@@ -109,6 +110,7 @@ async function detailOf(
         ...(known === undefined ? {} : { text: known.text }),
       };
     }),
+    server: visible(serverOf(challenge.binding)),
     ...(description === undefined ? {} : { description: visible(description).replaceAll("\\u000a", "\n") }),
     ...(annotations === undefined ? {} : { hints: annotations as unknown as JsonObject }),
     // An approver answers for one call: what else its agent does is shown without the arguments.
