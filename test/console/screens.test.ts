@@ -31,7 +31,7 @@ describe("the console in a browser", () => {
   beforeAll(async () => {
     browser = await openBrowser();
     if (typeof browser === "string") return;
-    world = await openWorld(6);
+    world = await openWorld(6, []);
     hostile = await world.ask(HOSTILE, HOSTILE);
     page = await browser.newPage({ viewport: { width: DESK_PX, height: 900 } });
     // A refusal by the content security policy is an error of the console too.
@@ -156,9 +156,10 @@ describe("the console in a browser", () => {
       .first()
       .waitFor();
 
-    for (const item of ["approved by keyboard", "denied by keyboard"]) {
-      await world.blog.callTool("notes.delete", { item }).catch(() => undefined);
-    }
+    const answer = (item: string): Promise<string> =>
+      world.blog.callTool("notes.delete", { item }).then(JSON.stringify, String);
+    expect(await answer("approved by keyboard")).toContain("delete approved by keyboard: done");
+    expect(await answer("denied by keyboard")).toContain("not on a Friday");
     const { processes } = await get<{ processes: { stderr?: string }[] }>("/v1/applications/blog/servers/notes");
     const ran = processes.map(({ stderr }) => stderr).join("");
     expect(ran.match(/^ran delete .*$/gm)).toEqual(["ran delete approved by keyboard"]);

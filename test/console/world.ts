@@ -34,6 +34,16 @@ forbid (principal, action == Action::"orders.refund", resource) unless { context
 `,
 };
 
+/** Who answers or looks, each with a key: application, name and permission. */
+const PEOPLE = {
+  approver: ["blog", "olga", "approve(operators)"],
+  lead: ["shop", "lea", "approve(leads)"],
+  viewer: ["blog", "vera", "console(viewer)"],
+  auditor: ["blog", "otto", "console(auditor)"],
+  stranger: ["shop", "sven", "console(auditor)"],
+} as const;
+type Person = keyof typeof PEOPLE;
+
 const entry = (tools: string, changed?: string) => ({
   command: process.execPath,
   args: [SERVER, tools, ...(changed === undefined ? [] : [changed])],
@@ -57,7 +67,10 @@ export interface World {
   close(): Promise<void>;
 }
 
-export async function openWorld(calls = 12, args: readonly string[] = []): Promise<World> {
+export async function openWorld(
+  calls = 12,
+  people: readonly Person[] = Object.keys(PEOPLE) as Person[],
+): Promise<World> {
   const dir = mkdtempSync(join(tmpdir(), "portcullis-console-"));
   const run = (...given: string[]): string => {
     const { code, stdout, stderr } = portcullis(["--dir", dir, ...given]);
@@ -84,13 +97,9 @@ export async function openWorld(calls = 12, args: readonly string[] = []): Promi
   const keys = {
     writer: key("blog", "writer", "invoke(*)", "list"),
     clerk: key("shop", "clerk", "invoke(*)", "list"),
-    approver: key("blog", "olga", "approve(operators)"),
-    lead: key("shop", "lea", "approve(leads)"),
-    viewer: key("blog", "vera", "console(viewer)"),
-    auditor: key("blog", "otto", "console(auditor)"),
-    stranger: key("shop", "sven", "console(auditor)"),
+    ...Object.fromEntries(people.map((name) => [name, key(...PEOPLE[name])])),
   };
-  const gateway = await serve(["--challenge-wait", "0.1", "--keep-arguments", ...args], { dir });
+  const gateway = await serve(["--challenge-wait", "0.1", "--keep-arguments"], { dir });
   const client = (token: string): Promise<Client> =>
     connect(gateway.url, { headers: { authorization: `Bearer ${token}` } });
   const [blog, shop] = await Promise.all([client(keys.writer), client(keys.clerk)]);

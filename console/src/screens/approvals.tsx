@@ -1,6 +1,6 @@
 // The inbox of approval requests: oldest first, with everything that an approver needs to decide.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ApprovalDetail, ApprovalRow } from "../../../src/admin/operations.js";
 import { call } from "../api/client.js";
 import { address, hrefOf, navigate } from "../router.js";
@@ -551,10 +551,10 @@ function Actions({ detail, onDone }: { detail: ApprovalDetail; onDone: (text: st
   );
 }
 
-/** Puts the focus into the reason. */
+/** Puts the focus into the reason before the next key is read: no letter of the reason is lost. */
 function DenyFocus() {
   const ref = useRef<HTMLSpanElement>(null);
-  useEffect(() => ref.current?.closest("form")?.querySelector("input")?.focus(), []);
+  useLayoutEffect(() => ref.current?.closest("form")?.querySelector("input")?.focus(), []);
   return <span ref={ref} hidden />;
 }
 

@@ -1,6 +1,6 @@
 // Loads the result of an operation for a component, again when its input changes or something happened.
 
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { AdminEvent, OperationInput, OperationResult } from "../../../src/admin/operations.js";
 import type { OperationName } from "../../../src/admin/routes.js";
 import { type ApiError, call } from "../api/client.js";
@@ -57,7 +57,8 @@ export function useEvents(listener: (event: AdminEvent) => void): void {
 export function useKeys(keys: Readonly<Record<string, () => void>>): void {
   const latest = useRef(keys);
   latest.current = keys;
-  useEffect(() => {
+  // Before the screen is drawn: what can be seen can be answered.
+  useLayoutEffect(() => {
     const pressed = (event: KeyboardEvent): void => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
       const target = event.target as HTMLElement;
