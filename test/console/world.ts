@@ -41,7 +41,7 @@ const PEOPLE = {
   viewer: ["blog", "vera", "console(viewer)"],
   auditor: ["blog", "otto", "console(auditor)"],
   stranger: ["shop", "sven", "console(auditor)"],
-} as const;
+} satisfies Record<string, [app: string, name: string, permission: string]>;
 type Person = keyof typeof PEOPLE;
 
 const entry = (tools: string, changed?: string) => ({
