@@ -251,11 +251,11 @@ export class Lists {
 
   #outlook(gateway: Gateway, { principal, transport }: ListCaller, policy: PolicySet, about: About): Outlook {
     if (gateway.gate.observe) return "possible";
-    const { app, agent, scope } = principal;
+    const { app, agent, scope, user, groups = [] } = principal;
     const { type, id, action, from, tags = [] } = about;
     const server = serverOf(from) ?? this.#server.info.name;
     const resource = { type, id, server, tags, readOnly: gateway.readOnlyTools.has(id) };
-    return policy.outlook({ app, agent, scope, action, transport, resource });
+    return policy.outlook({ app, agent, scope, user, groups, action, transport, resource });
   }
 
   /** Under an alias the tool still has its name in `_meta`. */
@@ -289,9 +289,9 @@ function bytesOf({ pages, index }: View): number {
 
 /** Everything of a caller that decides what its lists show. A delegation narrows what the credential reaches. */
 function callerKey(principal: Principal): string {
-  const { app, agent, user, scope, credential = "", delegation } = principal;
+  const { app, agent, user, groups = [], scope, credential = "", delegation } = principal;
   const delegated = delegation && [...delegation.capabilities].sort();
-  return JSON.stringify([app, agent, user, isRestricted(principal) ? credential : "", scope, delegated]);
+  return JSON.stringify([app, agent, user, groups, isRestricted(principal) ? credential : "", scope, delegated]);
 }
 
 /** What an entry of a list is to policy. */

@@ -75,7 +75,13 @@ function routeOf(pipeline: Pipeline, request: ClientRequest, cancel: Cancel): Ro
     readOnly: false,
     noGuardrailRequired: true,
     builtin: false,
-    serverRequest: { tool: target.name, scope: principal.scope, permittedUnlessForbidden: isInProcess },
+    serverRequest: {
+      tool: target.name,
+      scope: principal.scope,
+      user: principal.user,
+      groups: principal.groups,
+      permittedUnlessForbidden: isInProcess,
+    },
     arguments: params,
     // The session applies the exact timeout; this one ends a delivery that has none.
     timeoutMs: pipeline.limits.askTimeoutMs + TIMEOUT_MARGIN_MS,

@@ -278,6 +278,8 @@ function evaluatePolicy(
     app: principal.app,
     agent: principal.agent,
     scope: principal.scope,
+    user: principal.user,
+    groups: principal.groups,
     action: target.action,
     resource: {
       type: target.type,
@@ -285,7 +287,7 @@ function evaluatePolicy(
       server: target.server,
       tags: target.tags,
       readOnly: target.readOnly,
-      ...(serverRequest ? { scope: serverRequest.scope } : {}),
+      ...(serverRequest ? { scope: serverRequest.scope, user: serverRequest.user, groups: serverRequest.groups } : {}),
     },
     arguments: input.arguments as JsonObject,
     ...(intent.forwardedText === "{}" ? {} : { forwarded: intentForwarded(intent) }),
@@ -293,6 +295,7 @@ function evaluatePolicy(
     ...(past ? { history: (condition: number) => past.holds(condition) } : {}),
     ...(serverRequest ? { serverRequest: { server: target.server, tool: serverRequest.tool } } : {}),
     transport: input.transport,
+    now: Date.now(),
     approvedRules,
   });
   const isSilent = answer.effect === "deny" && answer.rules.length === 0 && answer.errors.length === 0;

@@ -22,6 +22,8 @@ export interface Principal {
   readonly shown?: { has(tool: string): boolean };
   /** The user behind the agent, where the credential names one. */
   readonly user?: string;
+  /** The groups that the issuer of the credential says it is in; none unless given. */
+  readonly groups?: readonly string[];
   /** Which key or token it came with, never the secret itself: for limits, caches and the record. */
   readonly credential?: string;
   /** The fault for a caller that needs more scope for this tool: it names where to get it. */
@@ -89,8 +91,10 @@ export interface CallTarget {
 interface ServerRequest {
   /** What the call in flight is about, which the request belongs to. */
   readonly tool: string;
-  /** Scopes of the asked agent's credential. */
+  /** Scopes of the asked agent's credential, and the user behind it. */
   readonly scope: readonly string[];
+  readonly user?: string | undefined;
+  readonly groups?: readonly string[] | undefined;
   /** An in-process server is the operator's own code: its requests need no permit, and a forbid still holds. */
   readonly permittedUnlessForbidden: boolean;
 }

@@ -109,7 +109,7 @@ function toolToCall(served: ServedApplication, server: string): string | undefin
   const isPermitted = ({ name, tags, readOnly }: ToolSummary): boolean => {
     const resource = { type: "Tool", id: name, server, tags, readOnly } as const;
     const request = { app: served.id, agent: AGENT, scope: [], action: name, resource, arguments: {} };
-    return served.gate.policy.decide({ ...request, transport: "memory" }).effect === "permit";
+    return served.gate.policy.decide({ ...request, transport: "memory", now: Date.now() }).effect === "permit";
   };
   return toolSummaries(served.endpoint.gateway.server).find((tool) => {
     const { required } = tool.inputSchema as { required?: readonly string[] };

@@ -100,6 +100,7 @@ export function recordedRequest(
       ...(intent.forwarded === undefined ? {} : { forwarded: JSON.parse(intent.forwarded) as JsonObject }),
       flow: NO_FLOW,
       transport: "http",
+      now: Date.parse(intent.ts),
     },
   };
 }

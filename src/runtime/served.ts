@@ -85,10 +85,10 @@ export async function storedList(command: Command, options: ServedOptions): Prom
     return undefined;
   }
   const policy = load();
-  const { agent, scope } = await localIdentity({ app })({ transport: "memory", address: "" });
+  const { agent, scope, user, groups = [] } = await localIdentity({ app })({ transport: "memory", address: "" });
   const listed = tools.map(({ name, server, tags, readOnly, description, inputSchema }) => {
     const resource = { type: "Tool", id: name, server, tags, readOnly } as const;
-    const outlook = policy.outlook({ app, agent, scope, action: name, resource });
+    const outlook = policy.outlook({ app, agent, scope, user, groups, action: name, resource });
     const _meta = outlook === "challenge" ? { "portcullis/outlook": "challenge" } : undefined;
     return { outlook, tool: { name, description, inputSchema, _meta } };
   });

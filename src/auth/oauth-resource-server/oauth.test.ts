@@ -218,6 +218,28 @@ describe("claims", () => {
     });
   });
 
+  it("names the groups of a caller by the operator's claim, under the issuer's name where it has one", async () => {
+    const groups = ["staff", "editors", "staff"];
+    expect(await identity({ groups: "roles" })(await sign({ roles: groups }))).toMatchObject({
+      groups: ["editors", "staff"],
+    });
+    expect(await identity({ groups: "roles", name: "corp" })(await sign({ roles: "staff" }))).toMatchObject({
+      groups: ["corp!staff"],
+    });
+    expect(await identity({ groups: "roles" })(await sign())).toMatchObject({ groups: [] });
+    expect(await identity()(await sign({ groups }))).not.toHaveProperty("groups");
+  });
+
+  it.each<[string, Record<string, unknown>]>([
+    ["hold something else than names", { groups: ["staff", 7] }],
+    ["hold an invisible character", { groups: ["sta\u200bff"] }],
+    ["are an object", { groups: { staff: true } }],
+    ["are to be fetched from another address", { _claim_names: { groups: "src1" } }],
+  ])("refuses a token whose groups %s", async (_, claims) => {
+    const refused = { type: "AuthenticationError", message: expect.stringContaining("`groups`") };
+    await expect(identity({ groups: "groups" })(await sign(claims))).rejects.toMatchObject(refused);
+  });
+
   it("maps two different callers to different agents and users", async () => {
     const plain = identity();
     const named = identity({ name: "corp" });

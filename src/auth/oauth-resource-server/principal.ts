@@ -3,7 +3,7 @@
 
 import { createHash } from "node:crypto";
 import type { JWTPayload } from "jose";
-import { Fault, steadyTimeOf } from "../../mcp/index.js";
+import { Fault, isJsonObject, steadyTimeOf } from "../../mcp/index.js";
 import type { Principal } from "../../policy/index.js";
 import { Granted } from "../granted.js";
 import { DEFAULT_SCOPES, type IssuerSettings } from "./settings.js";
@@ -64,7 +64,8 @@ export function principalOf(
   return {
     app: applicationOf(claims, settings),
     agent,
-    ...(person === undefined ? {} : { user: userName(settings.name, person) }),
+    ...(person === undefined ? {} : { user: nameWithin(settings.name, person) }),
+    ...(settings.groups === undefined ? {} : { groups: groupsOf(claims, settings.groups, settings.name) }),
     tools,
     resources,
     prompts,
@@ -103,7 +104,7 @@ function agentName(issuer: string | undefined, client: string | undefined, perso
   return `${prefix}${escaped(client ?? "", /[%!|]/g)}|${escaped(person ?? "", /[%!]/g)}`;
 }
 
-function userName(issuer: string | undefined, person: string): string {
+function nameWithin(issuer: string | undefined, person: string): string {
   return `${issuer === undefined ? "" : `${issuer}!`}${escaped(person, /[%!]/g)}`;
 }
 
@@ -139,7 +140,10 @@ const UNSEEN_SPACE = /^ | $| {2}|[^\S ]|\u2800/;
 
 /** Refuses a token that does not say who is calling: any substitute would be shared by several callers. */
 function nameClaim(claims: JWTPayload, claim: string): string {
-  const value: unknown = Object.hasOwn(claims, claim) ? claims[claim] : undefined;
+  return nameOf(Object.hasOwn(claims, claim) ? claims[claim] : undefined, claim);
+}
+
+function nameOf(value: unknown, claim: string): string {
   const wrong = (problem: string): TokenRefused => new TokenRefused(`the token's \`${claim}\` ${problem}`);
   if (value === undefined || value === null || value === "") throw wrong("is missing or empty");
   if (typeof value !== "string") throw wrong("is not a string");
@@ -152,6 +156,21 @@ function nameClaim(claims: JWTPayload, claim: string): string {
 /** Like `nameClaim`, for a claim that a token may leave out. */
 function optionalName(claims: JWTPayload, claim: string): string | undefined {
   return Object.hasOwn(claims, claim) && claims[claim] !== undefined ? nameClaim(claims, claim) : undefined;
+}
+
+/**
+ * `corp!editors` of a named issuer, so that no issuer says who is in a group of another. A list that cannot be read as a
+ * whole refuses the token: a rule may forbid something to a group.
+ */
+function groupsOf(claims: JWTPayload, claim: string, issuer: string | undefined): string[] {
+  const value = Object.hasOwn(claims, claim) ? claims[claim] : undefined;
+  if (value === undefined) {
+    const named = claims._claim_names;
+    if (!isJsonObject(named) || !Object.hasOwn(named, claim)) return [];
+    throw new TokenRefused(`the token's \`${claim}\` is not in the token (\`_claim_names\`), and is not fetched`);
+  }
+  const all = Array.isArray(value) ? value : [value];
+  return [...new Set(all.map((each) => nameWithin(issuer, nameOf(each, claim))))].sort();
 }
 
 /** `scope` as RFC 9068 has it, `scp` as some issuers do, as a text or as a list. */

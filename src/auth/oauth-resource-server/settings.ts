@@ -67,6 +67,7 @@ const issuer = object("an authorization server whose tokens count here", {
   ),
   agent: optional(claim("the claim that names the agent; client_id, azp or sub unless said")),
   user: optional(claim("the claim that names the person; sub unless said")),
+  groups: optional(claim("the claim that lists the groups of the caller; policies see none unless said")),
   scopes: optional(
     record("what a scope lets its holder use", list("tools, resources and prompts", grant, { max: 1_000 }), {
       max: 1_000,

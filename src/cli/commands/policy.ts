@@ -42,13 +42,13 @@ import { addHostPolicyCommands } from "./host.js";
 
 interface ExplainOptions {
   agent?: string;
+  user?: string;
+  group: string[];
   client?: string;
   forwarded?: string;
   server?: string;
   during: string;
 }
-
-type PolicyOptions = ServedOptions;
 
 export function addPolicyCommands(program: Command): void {
   const policy = program
@@ -60,7 +60,7 @@ export function addPolicyCommands(program: Command): void {
     .description("validate the policies of every application, or of one with --app (policy.yaml: --config)")
     .option("--config <file>", "validate a host's policy.yaml instead")
     .option("--state <directory>", "directory of that host's state")
-    .action(async (options: PolicyOptions & HostFileOptions, command: Command) => {
+    .action(async (options: ServedOptions & HostFileOptions, command: Command) => {
       const yaml = yamlPolicy(options);
       if (yaml) return (await import("../../runtime/host/config/policy-actions.js")).validatePolicy(command, yaml);
       await checkPolicies(command, options);
@@ -68,10 +68,9 @@ export function addPolicyCommands(program: Command): void {
 
   common(policy.command("explain <tool> [arguments]"))
     .description("explain a decision: the rules, the conditions and their values")
-    .option(
-      "--agent <app/agent>",
-      "caller; for a request of a server, the caller whose client gets it (default: APP/local)",
-    )
+    .option("--agent <app/agent>", "caller; for a request of a server, whose client gets it (default: APP/local)")
+    .option("--user <name>", "user behind the caller, for rules that read principal.user")
+    .option("--group <name...>", "groups of the caller, for rules that read principal.groups", [])
     .option("--forwarded <json>", "fields that are sent beside the arguments: _meta, inputResponses and others")
     .option("--server <name>", "server that sends elicitation/create, sampling/createMessage or roots/list")
     .option("--during <tool>", "tool of the call that such a request belongs to", "")
@@ -82,7 +81,7 @@ export function addPolicyCommands(program: Command): void {
       async (
         tool: string,
         text: string | undefined,
-        options: PolicyOptions & HostFileOptions & ExplainOptions,
+        options: ServedOptions & HostFileOptions & ExplainOptions,
         command: Command,
       ) => {
         const out = outFor(command);
@@ -116,7 +115,7 @@ export function addPolicyCommands(program: Command): void {
 
   common(policy.command("test <file...>"))
     .description("run policy test cases")
-    .action(async (files: string[], options: PolicyOptions, command: Command) => {
+    .action(async (files: string[], options: ServedOptions, command: Command) => {
       const out = outFor(command);
       const served = await servedBy(command, options);
       const { tools } = served;
@@ -150,7 +149,7 @@ export function addPolicyCommands(program: Command): void {
       async (
         before: string,
         after: string,
-        options: PolicyOptions & { cases?: string[]; recorded?: boolean },
+        options: ServedOptions & { cases?: string[]; recorded?: boolean },
         command: Command,
       ) => {
         const out = outFor(command);
@@ -178,7 +177,7 @@ export function addPolicyCommands(program: Command): void {
   common(policy.command("suggest"))
     .description("write the narrowest policy that permits the recorded calls")
     .option("--only-denied", "only calls that were not permitted")
-    .action(async (options: PolicyOptions & { onlyDenied?: boolean }, command: Command) => {
+    .action(async (options: ServedOptions & { onlyDenied?: boolean }, command: Command) => {
       const out = outFor(command);
       const served = await servedBy(command, options);
       // The record does not name the approvers; the rules in force do.
@@ -209,13 +208,13 @@ export function addPolicyCommands(program: Command): void {
 }
 
 /** policy.yaml is the host's; everything else is Cedar. */
-function yamlPolicy({ policy = [], ...options }: PolicyOptions & HostFileOptions): HostFiles | undefined {
+function yamlPolicy({ policy = [], ...options }: ServedOptions & HostFileOptions): HostFiles | undefined {
   const named = options.config ?? policy.find((path) => /\.ya?ml$/.test(path));
   return named === undefined ? undefined : hostFiles({ ...options, config: named });
 }
 
 /** A host tool by its name: no policy was named, and no served tool has that name. */
-function isHostTool(tool: string, served: readonly ToolSummary[], { policy }: PolicyOptions): boolean {
+function isHostTool(tool: string, served: readonly ToolSummary[], { policy }: ServedOptions): boolean {
   return HOST_TOOLS.has(tool) && policy === undefined && !served.some((each) => each.name === tool);
 }
 
@@ -239,7 +238,7 @@ function loadedOrNothing(served: Served): PolicySet | undefined {
   }
 }
 
-async function checkPolicies(command: Command, options: PolicyOptions): Promise<void> {
+async function checkPolicies(command: Command, options: ServedOptions): Promise<void> {
   const out = outFor(command);
   const apps = options.app === undefined ? await servedApps(command, options) : [options.app];
   const facts: { app: string; ok: true; hash: string; rules: number; warnings: PolicySet["warnings"] }[] = [];
@@ -289,7 +288,7 @@ function requestFor(
   { app, tools }: Served,
   name: string,
   args: JsonObject,
-  { agent = `${app}/local`, forwarded, server, during }: ExplainOptions,
+  { agent = `${app}/local`, user, group: groups, forwarded, server, during }: ExplainOptions,
 ): PolicyRequest {
   const slash = agent.indexOf("/");
   if (slash < 1 || slash === agent.length - 1)
@@ -305,8 +304,9 @@ function requestFor(
         : `known: ${tools.map((each) => each.name).join(", ")}`,
     );
   }
-  const caller = { app: agent.slice(0, slash), agent: agent.slice(slash + 1), scope: [] };
-  const rest = { arguments: args, forwarded: jsonArguments(forwarded), flow: NO_FLOW, transport: "http" };
+  const caller = { app: agent.slice(0, slash), agent: agent.slice(slash + 1), scope: [], user, groups };
+  const sent = { arguments: args, forwarded: jsonArguments(forwarded) };
+  const rest = { ...sent, flow: NO_FLOW, transport: "http", now: Date.now() };
   const asks = SERVER_REQUESTS.find((method) => method === name);
   if (asks) {
     if (!server) throw new CliError(`\`${name}\` is a request of a server: name it with --server`, EXIT.usage);

@@ -23,6 +23,9 @@ const REQUEST: PolicyRequest = {
   app: "a",
   agent: "x",
   scope: ["s", "t"],
+  user: "ann",
+  groups: ["g", "h"],
+  now: Date.UTC(2024, 1, 29, 12, 30),
   action: "fs.read",
   resource: { type: "Tool", id: "fs.read", server: "host", tags: ["files"], readOnly: true },
   arguments: {
@@ -166,6 +169,11 @@ test.each([
   ["context.forwarded.inputResponses == {}", "error"],
   ["context.forwarded == {}", "false"],
   ["context.forwarded.flag", "true"],
+  ['principal has user && principal.user == "ann"', "true"],
+  ['principal.groups == ["h", "g"] && !principal.groups.contains("i")', "true"],
+  ['context has now && context.now == datetime("2024-02-29T12:30:00Z")', "true"],
+  ['context.now.toTime() >= duration("12h31m")', "false"],
+  ["context.now < 7", "error"],
   ["- 1 == -1 && --1 == 1", "true"],
 ])("%s is %s, here and in Cedar", (condition, expected) => {
   expect(evaluate(condition)).toEqual({ ours: expected, theirs: expected });

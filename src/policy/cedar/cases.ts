@@ -16,6 +16,7 @@ import {
   type PolicyText,
   type ResourceType,
 } from "./types.js";
+import { DateTime } from "./value/extensions.js";
 
 export interface PolicyCase {
   readonly name: string;
@@ -44,6 +45,8 @@ const FIELDS = [
   "app",
   "agent",
   "scope",
+  "user",
+  "groups",
   "tool",
   "method",
   "resource",
@@ -53,6 +56,7 @@ const FIELDS = [
   "forwarded",
   "flow",
   "transport",
+  "now",
   "approved",
   "past",
   "expect",
@@ -137,7 +141,16 @@ function readCase(
   if (!isJsonObject(forwarded)) wrong("forwarded must be an object", "write _meta, inputResponses or further fields");
   const flow = fields.flow ?? {};
   if (!isJsonObject(flow)) wrong("flow must be an object", "write facts of context.flow");
-  const caller = { app: text("app", "local"), agent: text("agent", "local"), scope: texts("scope") };
+  const user = fields.user === undefined ? undefined : text("user", "?");
+  const caller = {
+    app: text("app", "local"),
+    agent: text("agent", "local"),
+    scope: texts("scope"),
+    user,
+    groups: texts("groups"),
+  };
+  const now = fields.now === undefined ? undefined : DateTime.parse(text("now", ""))?.ms;
+  if (fields.now !== undefined && now === undefined) wrong("now must be a time", "write now: 2030-01-31T09:30:00Z");
   const target = readServerRequest(fields, caller, wrong) ?? readTarget(fields, wrong);
   const past = readPast(fields.past ?? [], caller.agent, wrong);
   if (!good || !target) return undefined;
@@ -148,6 +161,7 @@ function readCase(
     forwarded: forwarded as JsonObject,
     flow: { ...NO_FLOW, ...(flow as JsonObject) },
     transport: text("transport", "stdio"),
+    now: now === undefined ? undefined : Number(now),
     approvedRules: texts("approved"),
   };
   const rule = fields.rule === undefined ? {} : { rule: text("rule", "?") };
@@ -158,7 +172,7 @@ function readCase(
 /** A case about a request of a server: `agent` is whose client would be asked, `during` the tool it has called. */
 function readServerRequest(
   { method, server, during = "" }: Readonly<Record<string, unknown>>,
-  caller: Pick<PolicyRequest, "app" | "agent" | "scope">,
+  caller: Pick<PolicyRequest, "app" | "agent" | "scope" | "user" | "groups">,
   wrong: (message: string, help?: string) => void,
 ): ReturnType<typeof serverRequest> | undefined {
   if (typeof method !== "string" || !METHODS[method]?.includes("Agent")) return undefined;
@@ -216,14 +230,15 @@ export function runCases(
   });
 }
 
-/** Cases have no clock: the call comes at one moment, and those before it so long ago. */
+/** Cases have no clock: the call comes at one moment, unless it says when, and those before it so long ago. */
 const NOW = Date.UTC(2030, 0, 1);
 
 function withPast(policy: PolicySet, { request, past }: PolicyCase): PolicyRequest {
   if (policy.conditions.length === 0) return request;
+  const { now = NOW } = request;
   const calls = new PastCalls(policy);
-  for (const call of [...past].sort((a, b) => b.agoMs - a.agoMs)) calls.addCall(call, request.app, NOW);
-  calls.enter(request, NOW);
+  for (const call of [...past].sort((a, b) => b.agoMs - a.agoMs)) calls.addCall(call, request.app, now);
+  calls.enter(request, now);
   return calls.decided(request);
 }
 

@@ -130,6 +130,8 @@ export interface ServerRequestParts {
   /** The agent whose client would be asked, and the scopes of its credential. */
   readonly agent: string;
   readonly scope: readonly string[];
+  readonly user?: string | undefined;
+  readonly groups?: readonly string[] | undefined;
   /** What the call in flight is about. */
   readonly tool: string;
 }
@@ -141,14 +143,16 @@ export function serverAgent(server: string): string {
 
 export function serverRequest(
   parts: ServerRequestParts,
-): Pick<PolicyRequest, "app" | "agent" | "scope" | "action" | "resource" | "serverRequest"> {
-  const { app, server, method, agent, scope, tool } = parts;
+): Pick<PolicyRequest, "app" | "agent" | "scope" | "user" | "groups" | "action" | "resource" | "serverRequest"> {
+  const { app, server, method, agent, scope, user, groups, tool } = parts;
   return {
     app,
     agent: serverAgent(server),
     scope: [],
+    user: undefined,
+    groups: [],
     action: method,
-    resource: { type: "Agent", id: `${app}/${agent}`, server, scope },
+    resource: { type: "Agent", id: `${app}/${agent}`, server, scope, user, groups },
     serverRequest: { server, tool },
   };
 }

@@ -119,13 +119,16 @@ export function requestFor(
   resource: Uid;
   entities: never[];
 } {
-  const { app, agent, scope, resource } = frame.input;
+  const { app, agent, scope, user, groups, resource } = frame.input;
   const parents: Uid[] = [];
   const attrs: Record<string, unknown> = {};
   if (resource.type === "Agent") {
     const [owner = "", ...rest] = resource.id.split("/");
     parents.push({ type: "App", id: owner });
-    Object.assign(attrs, { app: owner, agent: rest.join("/"), scope: resource.scope ?? [] });
+    Object.assign(
+      attrs,
+      callerAttributes({ ...resource, app: owner, agent: rest.join("/"), scope: resource.scope ?? [] }),
+    );
   } else if (resource.type !== "Method" && resource.server !== undefined) {
     parents.push({ type: "Server", id: resource.server });
     attrs.server = resource.server;
@@ -138,7 +141,11 @@ export function requestFor(
   }
   const tools = [...new Set([frame.action.id, ...actions])].filter(frame.isTool);
   const entities = [
-    { uid: uid(frame.principal), attrs: { app, agent, scope }, parents: [{ type: "App", id: app }] },
+    {
+      uid: uid(frame.principal),
+      attrs: callerAttributes({ app, agent, scope, user, groups }),
+      parents: [{ type: "App", id: app }],
+    },
     { uid: uid(frame.resource), attrs, parents },
     ...tools.map((id) => ({
       uid: { type: "Action", id },
@@ -154,6 +161,12 @@ export function requestFor(
   };
 }
 
+function callerAttributes({ app, agent, scope, user, groups = [] }: Caller): Readonly<Record<string, unknown>> {
+  return { app, agent, scope, groups, ...(user === undefined ? {} : { user }) };
+}
+
+type Caller = Pick<Frame["input"], "app" | "agent" | "scope" | "user" | "groups">;
+
 interface Uid {
   readonly type: string;
   readonly id: string;
@@ -165,7 +178,7 @@ function uid(entity: Entity): Uid {
 
 /** Cedar refuses a whole request for one value it has no form for, so only what the rule may read is shown to it. */
 function contextFor(draft: Draft, frame: Frame): unknown {
-  const { arguments: args, forwarded = {}, flow = {}, transport, serverRequest } = frame.input;
+  const { arguments: args, forwarded = {}, flow = {}, transport, now, serverRequest } = frame.input;
   const mayRead = readable(draft);
   const shown = (record: CedarRecord): unknown =>
     toCedarJson(
@@ -177,6 +190,7 @@ function contextFor(draft: Draft, frame: Frame): unknown {
     flow: shown(encodeRecord(flow, undefined, "")),
     approved: frame.approved,
     transport,
+    ...(now === undefined ? {} : { now: toCedarJson(frame.now) }),
     ...Object.fromEntries(draft.conditions.map(({ attribute }) => [attribute, conditionAt(frame, attribute)])),
     ...(serverRequest ? { tool: serverRequest.tool } : {}),
   };

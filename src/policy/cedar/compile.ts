@@ -214,6 +214,7 @@ function compileGet(node: AstNode & { kind: "get" }): CompiledRun {
     if (condition !== undefined) return (frame) => frame.condition(condition);
     if (first === "approved" && path.length === 0) return (frame) => frame.approved;
     if (first === "transport" && path.length === 0) return (frame) => frame.input.transport;
+    if (first === "now" && path.length === 0) return (frame) => frame.now;
   }
   const left = compileExpression(node.left);
   const { attr } = node;

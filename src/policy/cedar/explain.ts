@@ -133,8 +133,17 @@ const FALSE = 2;
 const ERROR = 4;
 const ANYTHING = TRUE | FALSE | ERROR;
 
-export function outlookFor(lists: readonly (readonly CedarRule[])[], frame: Frame, transportKnown: boolean): Outlook {
-  const foresight = new Foresight(frame, transportKnown);
+/** What an outlook was given of a caller, besides its agent. */
+interface Known {
+  readonly transport: boolean;
+  /** The user and its groups. */
+  readonly people: boolean;
+}
+
+const OF_PEOPLE = new Set(["user", "groups"]);
+
+export function outlookFor(lists: readonly (readonly CedarRule[])[], frame: Frame, known: Known): Outlook {
+  const foresight = new Foresight(frame, known);
   let permitted = false;
   let challenged = false;
   for (const rule of lists.flat()) {
@@ -153,10 +162,12 @@ export function outlookFor(lists: readonly (readonly CedarRule[])[], frame: Fram
 class Foresight {
   readonly #frame: Frame;
   readonly #known: ReadonlySet<string>;
+  readonly #peopleKnown: boolean;
 
-  constructor(frame: Frame, transportKnown: boolean) {
+  constructor(frame: Frame, { transport, people }: Known) {
     this.#frame = frame;
-    this.#known = new Set(transportKnown ? ["approved", "transport"] : ["approved"]);
+    this.#known = new Set(transport ? ["approved", "transport"] : ["approved"]);
+    this.#peopleKnown = people;
   }
 
   approvalCanHelp(rule: CedarRule): boolean {
@@ -206,8 +217,14 @@ class Foresight {
     if (node.kind === "var") return node.name !== "context";
     const chain = node.kind === "get" ? chainOf(node) : undefined;
     if (chain?.root === "context") return this.#known.has(chain.path[0] ?? "");
+    if (!this.#peopleKnown && readsPeople(node)) return false;
     return childrenOf(node).every((child) => this.#isForeseeable(child));
   }
+}
+
+function readsPeople(node: AstNode): boolean {
+  const [first = ""] = node.kind === "get" ? [node.attr] : node.kind === "has" ? node.attrs : [];
+  return OF_PEOPLE.has(first);
 }
 
 function and(left: number, right: number): number {

@@ -5,7 +5,7 @@
 import type { JsonObject, JsonValue } from "../../mcp/index.js";
 import type { RecordShape, ValueShape } from "./shape.js";
 import type { PolicyResource } from "./types.js";
-import { Decimal } from "./value/extensions.js";
+import { DateTime, Decimal } from "./value/extensions.js";
 import { CedarRecord, CedarSet, Entity, EvaluationError, Unencodable, type Value } from "./value/value.js";
 
 /** Keys with which Cedar's JSON form escapes from data into entities and functions. */
@@ -98,12 +98,15 @@ interface FrameInput {
   readonly app: string;
   readonly agent: string;
   readonly scope: readonly string[];
+  readonly user?: string | undefined;
+  readonly groups?: readonly string[] | undefined;
   readonly resource: PolicyResource;
   readonly arguments: JsonObject;
   readonly forwarded?: JsonObject;
   readonly flow?: JsonObject;
   readonly serverRequest?: { readonly server: string; readonly tool: string };
   readonly transport: string;
+  readonly now?: number | undefined;
   readonly history?: (condition: number) => boolean;
 }
 
@@ -123,6 +126,7 @@ export class Frame {
   /** True only while a rule is evaluated whose challenge was approved. */
   approved = false;
   #scope: CedarSet | undefined;
+  #groups: CedarSet | undefined;
   #tags: CedarSet | undefined;
   #encoded: Map<JsonValue, Value> | undefined;
 
@@ -142,6 +146,10 @@ export class Frame {
     this.#scope ??= new CedarSet(this.input.scope);
     return this.#scope;
   }
+  get groups(): CedarSet {
+    this.#groups ??= new CedarSet(this.input.groups ?? []);
+    return this.#groups;
+  }
   get tags(): CedarSet {
     this.#tags ??= new CedarSet(this.input.resource.tags ?? []);
     return this.#tags;
@@ -155,6 +163,12 @@ export class Frame {
     const value = this.#encode(raw, path, part);
     if (value instanceof Unencodable) throw new EvaluationError(value.why);
     return value;
+  }
+
+  /** The gateway's clock when the request is decided. */
+  get now(): DateTime {
+    if (this.input.now === undefined) throw new EvaluationError("the time of the request is not known");
+    return new DateTime(this.input.now);
   }
 
   /** Whether a condition over past events holds; an error where the past is not known. */
@@ -208,6 +222,7 @@ export class Frame {
         ["flow", encodeRecord(this.#part("flow"), undefined, "")],
         ["approved", this.approved],
         ["transport", this.input.transport],
+        ...(this.input.now === undefined ? [] : [["now", this.now] as const]),
         ...(this.input.serverRequest ? [["tool", this.input.serverRequest.tool] as const] : []),
       ]),
     );
@@ -219,6 +234,8 @@ export class Frame {
     if (same(entity, this.principal)) {
       if (attr === "app") return input.app;
       if (attr === "agent") return input.agent;
+      if (attr === "user") return input.user;
+      if (attr === "groups") return this.groups;
       return attr === "scope" ? this.scope : undefined;
     }
     if (same(entity, this.resource)) {
@@ -235,10 +252,12 @@ export class Frame {
 
   /** INVARIANT: an application name has no slash, so the first one ends it. */
   #askedAgent(attr: string): Value | undefined {
-    const { id, scope = [] } = this.input.resource;
+    const { id, scope = [], user, groups = [] } = this.input.resource;
     const slash = id.indexOf("/");
     if (attr === "app") return id.slice(0, slash);
     if (attr === "agent") return id.slice(slash + 1);
+    if (attr === "user") return user;
+    if (attr === "groups") return new CedarSet(groups);
     return attr === "scope" ? new CedarSet(scope) : undefined;
   }
 

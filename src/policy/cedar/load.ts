@@ -200,7 +200,8 @@ export class LoadedPolicy implements PolicySet {
     try {
       const prepared = this.prepare({ transport: "", ...request, arguments: {} });
       if (typeof prepared === "string") return "never";
-      return outlookFor(prepared.lists, prepared.frame, request.transport !== undefined);
+      const known = { transport: request.transport !== undefined, people: request.groups !== undefined };
+      return outlookFor(prepared.lists, prepared.frame, known);
     } catch {
       // What cannot be foreseen is left to the decision itself.
       return "possible";

@@ -85,11 +85,14 @@ test("never means never, and challenge never turns into a permit by itself", () 
     const { drafts } = readSources([{ file: "g.cedar", text: texts.join("\n") }]);
     const policy = new LoadedPolicy(drafts, catalog);
     const request = randomRequest(random);
-    const outlook = policy.outlook(request);
+    const isAnyone = random.chance(0.5);
+    const outlook = policy.outlook(isAnyone ? { ...request, groups: undefined } : request);
     counts[outlook]++;
     if (outlook === "possible") continue;
     for (let each = 0; each < 25; each++) {
-      const asked = { ...request, arguments: randomArguments(random) };
+      const { user, groups, now } = randomRequest(random);
+      const who = isAnyone ? { user, groups } : {};
+      const asked = { ...request, ...who, now, arguments: randomArguments(random) };
       const first = policy.decide(asked);
       const second = policy.decide({ ...asked, approvedRules: first.rules.map((rule) => rule.id) });
       const context = `seed ${seed}: ${outlook}\n${texts.join("\n")}\n${JSON.stringify(asked)}`;

@@ -39,14 +39,20 @@ export interface PolicyResource {
   readonly server?: string;
   readonly tags?: readonly string[];
   readonly readOnly?: boolean;
-  /** Of an `Agent`: the scopes of its credential. */
+  /** Of an `Agent`: the scopes of its credential, and the user behind it. */
   readonly scope?: readonly string[];
+  readonly user?: string | undefined;
+  readonly groups?: readonly string[] | undefined;
 }
 
 export interface PolicyRequest {
   readonly app: string;
   readonly agent: string;
   readonly scope: readonly string[];
+  /** The user behind the agent; a rule that reads it where there is none is an error. */
+  readonly user?: string | undefined;
+  /** The groups of that user; none unless given. */
+  readonly groups?: readonly string[] | undefined;
   /** Canonical tool name, or one of `METHODS`. */
   readonly action: string;
   readonly resource: PolicyResource;
@@ -58,6 +64,8 @@ export interface PolicyRequest {
   /** Set on a server's request to a client: `server` is then the principal, and `tool` the call it belongs to. */
   readonly serverRequest?: { readonly server: string; readonly tool: string };
   readonly transport: string;
+  /** When it is decided, in milliseconds of the epoch; a rule that reads it without is an error. */
+  readonly now?: number | undefined;
   /** Whether the condition over past events of that number holds; throws where that is not known. */
   readonly history?: (condition: number) => boolean;
   /** The rules that an approver approved for this very call; only that exact set counts. */
@@ -118,8 +126,11 @@ export interface Explanation {
   readonly rules: ExplainedRule[];
 }
 
-/** A request before there are arguments; a transport that is left out may be any. */
-export type OutlookRequest = Omit<PolicyRequest, "arguments" | "transport" | "approvedRules" | "history"> & {
+/**
+ * A request before there are arguments. A transport that is left out may be any; where `groups` are left out, so may the
+ * user and its groups.
+ */
+export type OutlookRequest = Omit<PolicyRequest, "arguments" | "transport" | "approvedRules" | "history" | "now"> & {
   readonly transport?: string;
 };
 

@@ -15,12 +15,21 @@ type CedarType = Readonly<Record<string, unknown>>;
 const STRING: CedarType = { type: "String" };
 const STRINGS: CedarType = { type: "Set", element: STRING };
 const BOOL: CedarType = { type: "Boolean" };
+const DATETIME: CedarType = { type: "Extension", name: "datetime" };
+
+const CALLER = record({
+  app: STRING,
+  agent: STRING,
+  scope: STRINGS,
+  user: { ...STRING, required: false },
+  groups: STRINGS,
+});
 
 const ENTITIES = {
   App: {},
-  Agent: { memberOfTypes: ["App"], shape: record({ app: STRING, agent: STRING, scope: STRINGS }) },
+  Agent: { memberOfTypes: ["App"], shape: CALLER },
   // As a principal it has the attributes of an agent, so that a rule about every action reads them of either.
-  Server: { memberOfTypes: ["App"], shape: record({ app: STRING, agent: STRING, scope: STRINGS }) },
+  Server: { memberOfTypes: ["App"], shape: CALLER },
   Tag: {},
   Tool: {
     memberOfTypes: ["Server", "Tag"],
@@ -59,6 +68,7 @@ export function cedarSchema(
           flow: record({}),
           approved: BOOL,
           transport: STRING,
+          now: DATETIME,
           ...past,
           ...(action.isServerRequest ? { tool: STRING } : {}),
         }),
@@ -217,12 +227,15 @@ function argument(fn: string): CedarType {
 const ATTRIBUTES: Readonly<Record<string, CedarType>> = {
   "principal.app": STRING,
   "principal.agent": STRING,
-  "principal.scope": { type: "Set", element: STRING },
+  "principal.scope": STRINGS,
+  "principal.user": STRING,
+  "principal.groups": STRINGS,
   "resource.server": STRING,
   "resource.name": STRING,
   "resource.tags": { type: "Set", element: STRING },
   "resource.readOnly": BOOL,
   "context.transport": STRING,
+  "context.now": DATETIME,
   "context.approved": BOOL,
   "context.tool": STRING,
 };

@@ -27,7 +27,7 @@ export interface PastCall {
   readonly agoMs: number;
 }
 
-type Caller = Pick<PolicyInput, "session"> & { readonly user?: string };
+type Caller = Pick<PolicyInput, "session"> & { readonly user?: string | undefined };
 
 export class PastCalls {
   readonly wanted: HistoryWanted;
@@ -64,7 +64,7 @@ export class PastCalls {
 
   /** Enters the call that is to be decided. */
   enter(request: PolicyRequest, at: number): void {
-    const input = inputOf(request, request.resource.server ?? "");
+    const input = inputOf(request, request.resource.server ?? "", request);
     const call = {
       action: request.action,
       agent: `${request.app}/${request.agent}`,
@@ -75,13 +75,13 @@ export class PastCalls {
 
   /** The request, decided by the calls before it: the call itself was the last to be added. */
   decided(request: PolicyRequest): PolicyRequest {
-    const input = inputOf(request, request.resource.server ?? "");
+    const input = inputOf(request, request.resource.server ?? "", request);
     return { ...request, history: (condition) => this.#monitor.holds(condition, (path) => currentOf(input, path)) };
   }
 
   /** What each condition says of the request. */
   conditions(request: PolicyRequest): PastCondition[] {
-    const input = inputOf(request, request.resource.server ?? "");
+    const input = inputOf(request, request.resource.server ?? "", request);
     return this.#set.conditions.map((condition, number) => {
       const records = new Set<number>();
       const holds = this.#monitor.holds(number, (path) => currentOf(input, path), records);

@@ -360,7 +360,7 @@ async function approvalBefore(ledger: NamedLedger, records: readonly LedgerRecor
 }
 
 function testCase(request: PolicyRequest, effect: string): string {
-  const { app, agent, action, resource, arguments: args } = request;
+  const { app, agent, action, resource, arguments: args, now } = request;
   const isTool = resource.type === "Tool";
   const target = isTool ? { tool: action } : { method: action, resource: { type: resource.type, id: resource.id } };
   const fields = {
@@ -369,6 +369,7 @@ function testCase(request: PolicyRequest, effect: string): string {
     agent,
     ...target,
     arguments: args,
+    ...(now === undefined ? {} : { now: new Date(now).toISOString() }),
     expect: effect,
   };
   // JSON is YAML: a name cannot become anything else than a name.

@@ -118,7 +118,8 @@ async function requestFor(
   if (!tool) throw notFound("the application has no such tool");
   const { server, tags, readOnly } = tool;
   const resource = { type: "Tool", id: name, server, tags: tags ?? [], readOnly: readOnly ?? false } as const;
-  return { app, agent, scope: [], action: name, resource, arguments: args, flow: NO_FLOW, transport: "http" };
+  const rest = { flow: NO_FLOW, transport: "http", now: Date.now() };
+  return { app, agent, scope: [], action: name, resource, arguments: args, ...rest };
 }
 
 async function compare(

@@ -158,6 +158,9 @@ function ipv6(text: string): bigint {
 const DAY_MS = 86_400_000;
 
 /** Milliseconds since 1970 in UTC. */
+/** What a JavaScript date can hold. */
+const MAX_DATE_MS = 8.64e15;
+
 export class DateTime {
   readonly ms: Long;
   constructor(ms: Long) {
@@ -201,6 +204,11 @@ export class DateTime {
   }
   toTime(): Duration {
     return new Duration(modulo(this.ms, DAY_MS));
+  }
+  /** Cedar writes years of four digits; others only arithmetic leads to. */
+  toString(): string {
+    const text = Math.abs(Number(this.ms)) <= MAX_DATE_MS ? new Date(Number(this.ms)).toISOString() : `${this.ms}ms`;
+    return `datetime(${JSON.stringify(text)})`;
   }
 }
 
