@@ -376,9 +376,17 @@ const server = object("the state of a server", {
   failures: required(count("calls that failed or timed out")),
   counts: optional(anyObject("what became of calls and messages, in numbers")),
   pid: optional(count("its process")),
+  exit: optional(line("how its last process ended by itself")),
   containment: optional(line("what makes sure that nothing it started outlives it")),
   sandbox: optional(anyObject("what is in force between it and the machine")),
-  last_error: optional(object("the last error", { at: required(time("when")), message: required(line("what")) })),
+  last_error: optional(
+    object("the last error", {
+      at: required(time("when")),
+      message: required(line("what")),
+      cause: optional(line("why a server does not start: what was refused, its last words; for the operator alone")),
+    }),
+  ),
+  remedies: optional(lines("what would open its profile while it does not start")),
   stderr: optional(line("the end of what it wrote to stderr; for the operator alone")),
   pending_pins: required(count("definitions that wait for review")),
 });

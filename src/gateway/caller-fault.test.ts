@@ -20,6 +20,18 @@ describe("a failure to reach a server", () => {
     expect(fault.detail).toMatchObject({ operator: message, extra: { delivered: false } });
   });
 
+  it("gives the operator the cause of a failed start without secrets, and the caller the message alone", () => {
+    const message = "server `x` is unavailable: it was not ready within 30000 ms";
+    const operator = `${message}; refused db.corp: its profile does not name it; stderr ends: token s3cret`;
+    const hide = (text: string): string => text.replaceAll("s3cret", "[secret]");
+    const fault = callerFault("x", new Fault("Unavailable", message, { operator }), hide);
+    expect(fault.message).toBe(message);
+    expect(fault.detail.operator).toBe(operator.replace("s3cret", "[secret]"));
+    const revealing = callerFault("x", new Fault("Unavailable", "`/opt/x` cannot be started", { operator }), hide);
+    expect(revealing.message).not.toContain("/opt");
+    expect(revealing.detail.operator).toContain("refused db.corp");
+  });
+
   it("keeps texts without a place, the server's own words, and drops the challenge of the server", () => {
     const plain = new Fault("Unavailable", "server `x` is unavailable: it asks for a rest (HTTP 503)");
     expect(callerFault("x", plain)).toBe(plain);

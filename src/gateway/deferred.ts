@@ -28,6 +28,7 @@ const NOT_YET: UpstreamHealth = {
   lastError: undefined,
   stderr: "",
   pid: undefined,
+  exit: undefined,
   containment: undefined,
   sandbox: undefined,
 };
@@ -66,7 +67,7 @@ export function deferredUpstream(
     return making;
   };
   const forCaller = (error: unknown): never => {
-    throw callerFault(name, error);
+    throw callerFault(name, error, hide);
   };
   const request = (call: UpstreamCall): Promise<UpstreamAnswer> => {
     const startedAt = performance.now();
@@ -117,7 +118,11 @@ export function deferredUpstream(
       return {
         ...health,
         stderr: hide(stderr),
-        lastError: lastError && { ...lastError, message: hide(lastError.message) },
+        lastError: lastError && {
+          ...lastError,
+          message: hide(lastError.message),
+          ...(lastError.cause === undefined ? {} : { cause: hide(lastError.cause) }),
+        },
       };
     },
     close: async () => {
@@ -135,7 +140,7 @@ const ADDRESSES =
   /:\/\/|\b\d{1,3}(\.\d{1,3}){3}\b|\[[0-9a-f:.]*:[0-9a-f:.]*\]|\b[0-9a-f]*::[0-9a-f:.]*|[\w.-]+:\d{2,5}\b|(^|[\s`'"(=])(~?\/|[A-Za-z]:\\)[\w.@-]/i;
 const HINT = "the operator finds the reason in the log under the trace id";
 
-export function callerFault(server: string, error: unknown): Fault {
+export function callerFault(server: string, error: unknown, hide = (text: string): string => text): Fault {
   if (!(error instanceof Fault)) {
     const operator = error instanceof Error ? error.message : String(error);
     return new Fault("Unavailable", `server \`${server}\` cannot be used: ${HINT}`, {
@@ -149,11 +154,14 @@ export function callerFault(server: string, error: unknown): Fault {
   if (detail.downstream !== undefined) return error;
   const { wwwAuthenticate, ...extra } = detail.extra ?? {};
   const isRevealing = reveals(message);
-  if (!isRevealing && wwwAuthenticate === undefined && !detail.suggestions?.some(reveals)) return error;
+  const { operator = message } = detail;
+  if (!isRevealing && wwwAuthenticate === undefined && !detail.suggestions?.some(reveals)) {
+    return detail.operator === undefined ? error : new Fault(type, message, { ...detail, operator: hide(operator) });
+  }
   return new Fault(type, isRevealing ? callerText(type, server) : message, {
     ...detail,
     extra,
-    operator: [message, wwwAuthenticate].filter((text) => typeof text === "string").join("; "),
+    operator: hide([operator, wwwAuthenticate].filter((text) => typeof text === "string").join("; ")),
     ...(detail.suggestions === undefined ? {} : { suggestions: detail.suggestions.filter((text) => !reveals(text)) }),
   });
 }

@@ -11,6 +11,7 @@ import type { Listener } from "../mcp/transports/index.js";
 import type { PolicyWatcher } from "../policy/index.js";
 import type { Storage, StoreOperation } from "../storage/index.js";
 import { type Family, gauge, type Telemetry } from "../telemetry/index.js";
+import { startRemedies } from "./server-sandbox.js";
 
 const ASK_MS = 5_000;
 /** A replica registers itself every five seconds; one that has not for so long is not counted any more. */
@@ -195,7 +196,8 @@ export function serverFacts(applications: Applications, replica: string): Server
   return [...applications.open].flatMap((servedApplication) =>
     [...servedApplication.upstreams.values()].map((handle): ServerRow => {
       const health = handle.health();
-      const { lastError, counts, pid, revision, containment, sandbox } = health;
+      const { lastError, counts, pid, exit, revision, containment, sandbox } = health;
+      const remedies = startRemedies(servedApplication.id, handle.server, health);
       return {
         replica,
         app: servedApplication.id,
@@ -213,11 +215,11 @@ export function serverFacts(applications: Applications, replica: string): Server
         failures: counts.failures + counts.timeouts,
         counts: { ...counts } as unknown as JsonObject,
         ...(pid === undefined ? {} : { pid }),
+        ...(exit === undefined ? {} : { exit }),
         ...(containment === undefined ? {} : { containment }),
         ...(sandbox === undefined ? {} : { sandbox: sandbox as unknown as JsonObject }),
-        ...(lastError === undefined
-          ? {}
-          : { last_error: { at: new Date(lastError.at).toISOString(), message: lastError.message } }),
+        ...(lastError === undefined ? {} : { last_error: { ...lastError, at: new Date(lastError.at).toISOString() } }),
+        ...(remedies.length === 0 ? {} : { remedies }),
         stderr: health.stderr,
         pending_pins: 0,
       };

@@ -11,7 +11,9 @@ import type { Finding } from "../lib/finding.js";
 import { type Client, connect } from "../mcp/client/index.js";
 import type { ToolSummary } from "../policy/index.js";
 import type { Storage } from "../storage/index.js";
+import { causeOf } from "../upstream/index.js";
 import { demonstration } from "./module.js";
+import { startRemedies } from "./server-sandbox.js";
 import { type GatewayRuntime, startGateway } from "./start.js";
 import { LOCAL_APP } from "./store/open.js";
 
@@ -84,11 +86,15 @@ async function callApplication(runtime: GatewayRuntime, app: string): Promise<Fi
 
 async function callServer(client: Client, served: ServedApplication, server: string): Promise<Finding> {
   const check = `a real call to ${served.id}/${server}`;
-  const { lastError, state } = served.upstreams.get(server)?.health() ?? {};
   const remedy = `run \`portcullis server show ${served.id} ${server}\` while a gateway runs`;
   const count = served.toolsOf(server);
   if (count === 0) {
-    return { check, ok: false, detail: `lists no tool (${state}${lastError ? `: ${lastError.message}` : ""})`, remedy };
+    const health = served.upstreams.get(server)?.health();
+    const why =
+      health && [health.lastError?.message, health.lastError?.cause ?? causeOf(health)].filter(Boolean).join("; ");
+    const detail = `lists no tool (${health?.state}${why ? `: ${why}` : ""})`;
+    const remedies = health ? startRemedies(served.id, server, health) : [];
+    return { check, ok: false, detail, remedy: remedies.length === 0 ? remedy : remedies.join("; ") };
   }
   const tool = toolToCall(served, server);
   if (tool === undefined) {

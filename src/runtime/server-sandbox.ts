@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { ServerProtections } from "../host/index.js";
 import type { Finding } from "../lib/finding.js";
-import { ServerProcess } from "../upstream/index.js";
+import { placeOf, ServerProcess, type UpstreamHealth } from "../upstream/index.js";
 import { STORE_FILE } from "./data-directory.js";
 import { sandboxOf } from "./servers.js";
 import { allPages, openStore, pageAfter } from "./store/open.js";
@@ -84,9 +84,29 @@ export function profileLines(profile: ServerProtections["profile"]): string[] {
 /** `destinationLines` states where a server connected to, and where it was not let. */
 export function destinationLines(destinations: ServerProtections["destinations"] = []): string[] {
   return destinations.map(
-    ({ host, port, allowed, count }) =>
-      `${allowed ? "reached" : "refused"} ${host}${port === undefined ? "" : `:${port}`} ${count}×`,
+    ({ host, port, allowed, count, reason }) =>
+      `${allowed ? "reached" : "refused"} ${host}${port === undefined ? "" : `:${port}`} ${count}×${reason === undefined ? "" : `: ${reason}`}`,
   );
+}
+
+/** `startRemedies` says how the profile of a server that is not ready is opened for what it needs. */
+export function startRemedies(
+  app: string,
+  server: string,
+  { state, sandbox }: Pick<UpstreamHealth, "state" | "sandbox">,
+): string[] {
+  if ((state !== "failed" && state !== "starting") || sandbox?.profile === undefined) return [];
+  const observe = `portcullis server observe ${app} ${server}`;
+  const closed = (sandbox.destinations ?? []).filter(({ allowed, refusal }) => !allowed && refusal !== "connection");
+  const places = closed.map(({ host, port, refusal }) =>
+    refusal === "address" && port !== undefined ? `${host}:${port}` : placeOf({ host, port }),
+  );
+  return [
+    ...[...new Set(places)].map(
+      (place) => `if it needs ${place}: \`${observe} --host ${place}\`, or name it in \`sandbox.network\``,
+    ),
+    `if it needs a path${closed.length > 0 ? "" : " or host"} that its profile does not name: \`${observe} --read PATH\`, or --write${closed.length > 0 ? "" : ", --host"}`,
+  ];
 }
 
 /** `sandboxText` states what is in force, and first of all when nothing is. */

@@ -29,10 +29,14 @@ export async function connectUpstream(
   terms: SessionTerms,
   events: ConnectionEvents,
   cancel: Cancellation,
+  /** Called with each connection before it is opened: what is known of its process is of use when that fails. */
+  opening: (connection: UpstreamConnection) => void,
 ): Promise<UpstreamConnection> {
   const { target } = options;
   try {
-    return await opened(prepare(options, context, events), context, terms, cancel);
+    const connection = prepare(options, context, events);
+    opening(connection);
+    return await opened(connection, context, terms, cancel);
   } catch (error) {
     const status = error instanceof Fault ? error.detail.extra?.status : undefined;
     if (target.transport !== "http" || "openapi" in target || !BEFORE_STREAMABLE.has(status)) throw error;
@@ -65,7 +69,7 @@ async function opened(
     return connection;
   } catch (error) {
     await connection.close().catch(() => {});
-    throw withStderr(error, connection);
+    throw error;
   } finally {
     clearTimeout(timer);
   }
@@ -139,12 +143,6 @@ function urlOf(text: string, schemes: readonly string[]): URL {
   return url;
 }
 
-function withStderr(error: unknown, connection: UpstreamConnection): unknown {
-  const said = connection.process?.stderrTail ?? "";
-  if (!(error instanceof Fault) || said === "") return error;
-  return new Fault(error.type, error.message, { ...error.detail, cause: new ServerStderr(said) });
-}
-
 // What can go wrong with a server beyond its session.
 
 /** The server lists another definition than the one the call was decided for; nothing was sent. */
@@ -158,9 +156,3 @@ export function definitionChanged(server: string, kind: string, name: string, is
     suggestions: ["List again", `An operator compares and accepts changes with \`portcullis pin ls APP ${server}\``],
   });
 }
-
-/**
- * What a server wrote to stderr before it failed to start. For operators alone: it may hold anything, so it goes along
- * as the cause of a fault and never into its message, which callers read.
- */
-export class ServerStderr extends Error {}

@@ -184,7 +184,12 @@ describe("a server that", () => {
     expect(JSON.stringify([fault.message, fault.detail.extra, fault.detail.suggestions])).not.toContain(
       "configuration",
     );
-    expect(server.health().stderr).toBe("cannot find my configuration");
+    expect(fault.detail.operator).toBe(`${fault.message}; stderr ends: cannot find my configuration`);
+    expect(server.health()).toMatchObject({
+      stderr: "cannot find my configuration",
+      exit: expect.stringMatching(/^exit code \d+$/),
+      lastError: { message: fault.message, cause: "stderr ends: cannot find my configuration" },
+    });
     const talker = fixture("noisy");
     expect((await faultOf(talker.request(tool("die")))).message).not.toContain("last words");
     expect(talker.health().stderr).toMatch(/last words$/);

@@ -89,10 +89,13 @@ export interface UpstreamHealth {
   readonly counts: Readonly<UpstreamCounts>;
   /** How often the connection was made again after it had been lost. */
   readonly restarts: number;
-  readonly lastError: { readonly at: number; readonly message: string } | undefined;
+  /** The cause is for the operator alone: it may hold anything that the server wrote. */
+  readonly lastError: { readonly at: number; readonly message: string; readonly cause?: string } | undefined;
   /** stdio: the end of what the server wrote to stderr. */
   readonly stderr: string;
   readonly pid: number | undefined;
+  /** stdio: how its last process ended by itself. */
+  readonly exit: string | undefined;
   /** stdio: what makes sure that nothing the server started outlives it. */
   readonly containment: Containment | undefined;
   /** stdio: what is in force between the server and the rest of the machine. */
@@ -214,6 +217,7 @@ export interface UpstreamConnection extends SessionConnection {
 
 export interface ProcessFacts {
   readonly pid: number | undefined;
+  readonly exit: string | undefined;
   readonly stderrTail: string;
   readonly containment: Containment;
   readonly protections: ServerProtections;

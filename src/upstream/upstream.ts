@@ -18,8 +18,9 @@ import {
 import { again } from "./again.js";
 import { Breaker, CallSlots, pauseMs } from "./breaker.js";
 import { Announcements, UpstreamChanges } from "./changes.js";
-import { connectUpstream, ServerStderr } from "./connect.js";
+import { connectUpstream } from "./connect.js";
 import { Listings } from "./listings.js";
+import { causeOf } from "./process/cause.js";
 import {
   type Catalogue,
   DEFAULT_UPSTREAM_LIMITS,
@@ -67,8 +68,9 @@ class ManagedUpstream implements Upstream {
   #queued = 0;
   #starts = 0;
   #losses = 0;
-  #lastError: { at: number; message: string } | undefined;
-  #stderrTail = "";
+  #lastError: UpstreamHealth["lastError"];
+  /** The connection that is in use, is being opened, or was there last. */
+  #latest: UpstreamConnection | undefined;
   #aliveAt = 0;
   #usedAt = 0;
   #idleTimer: NodeJS.Timeout | undefined;
@@ -170,7 +172,8 @@ class ManagedUpstream implements Upstream {
   }
 
   health(): UpstreamHealth {
-    const facts = this.#connection?.process;
+    const facts = this.#latest?.process;
+    const isRunning = this.#state === "ready" || this.#state === "starting";
     return {
       state: this.#state,
       transport: this.#options.target.transport,
@@ -182,8 +185,9 @@ class ManagedUpstream implements Upstream {
       counts: { ...this.#context.counts },
       restarts: Math.max(0, this.#starts - 1),
       lastError: this.#lastError,
-      stderr: facts?.stderrTail ?? this.#connection?.notes ?? this.#stderrTail,
-      pid: facts?.pid,
+      stderr: facts?.stderrTail ?? this.#connection?.notes ?? "",
+      pid: isRunning && facts?.exit === undefined ? facts?.pid : undefined,
+      exit: facts?.exit,
       containment: facts?.containment,
       sandbox: facts?.protections,
     };
@@ -365,10 +369,10 @@ class ManagedUpstream implements Upstream {
       if (!this.#isStopped()) {
         this.#state = "failed";
         this.#era = undefined;
-        this.#note(fault);
+        this.#note(fault, this.#cause());
         this.#breaker.failure();
       }
-      throw fault;
+      throw forOperator(fault, this.#cause());
     }
   }
 
@@ -415,7 +419,10 @@ class ManagedUpstream implements Upstream {
       mayResend: (call) => this.#mayResend(call),
       lost: (fault) => this.#onLost(fault, () => made),
     };
-    return connectUpstream(this.#options, this.#context, terms, events, cancel).then((connection) => {
+    const opening = (connection: UpstreamConnection): void => {
+      this.#latest = connection;
+    };
+    return connectUpstream(this.#options, this.#context, terms, events, cancel, opening).then((connection) => {
       made = connection;
       return connection;
     });
@@ -438,6 +445,7 @@ class ManagedUpstream implements Upstream {
     const { revision } = connection.agreement;
     this.#listings.reset();
     this.#connection = connection;
+    this.#latest = connection;
     this.#state = "ready";
     this.#revision = revision.name;
     this.#era = revision.era;
@@ -456,9 +464,9 @@ class ManagedUpstream implements Upstream {
     // While it is being opened, the failure is reported to the opener.
     const connection = made();
     if (connection === undefined || connection !== this.#connection) return;
-    this.#forget(connection);
+    this.#forget();
     this.#state = "failed";
-    this.#note(fault);
+    this.#note(fault, this.#cause());
     this.#breaker.failure();
     if (this.#losses++ < this.#context.limits.failuresToOpen) this.#restartSoon();
   }
@@ -478,13 +486,12 @@ class ManagedUpstream implements Upstream {
   async #disconnect(state?: UpstreamState): Promise<void> {
     const connection = this.#connection;
     if (connection === undefined) return;
-    this.#forget(connection);
+    this.#forget();
     if (state !== undefined && !this.#isStopped()) this.#state = state;
     await connection.close();
   }
 
-  #forget(connection: UpstreamConnection): void {
-    this.#stderrTail = connection.process?.stderrTail ?? "";
+  #forget(): void {
     this.#connection = undefined;
     this.#listings.reset();
     this.#changes?.end();
@@ -533,10 +540,20 @@ class ManagedUpstream implements Upstream {
     await this.#changes?.remove(uri, new Set(this.#watched.keys())).catch(() => {});
   }
 
-  #note(fault: Fault): void {
-    this.#lastError = { at: Date.now(), message: fault.message };
-    if (fault.cause instanceof ServerStderr) this.#stderrTail = fault.cause.message;
+  #note(fault: Fault, cause = ""): void {
+    this.#lastError = { at: Date.now(), message: fault.message, ...(cause === "" ? {} : { cause }) };
   }
+
+  #cause(): string {
+    const facts = this.#latest?.process;
+    return causeOf({ sandbox: facts?.protections, stderr: facts?.stderrTail ?? "" });
+  }
+}
+
+/** The cause goes to the log: callers read the message. */
+function forOperator(fault: Fault, cause: string): Fault {
+  if (cause === "") return fault;
+  return new Fault(fault.type, fault.message, { ...fault.detail, operator: `${fault.message}; ${cause}` });
 }
 
 /** Whatever went wrong while it was started: no call had been sent yet. */

@@ -68,4 +68,9 @@ describe("an API described by OpenAPI", () => {
     const { stdout } = portcullis(["--json", "--dir", dir, "server", "ls", "--admin", gateway.admin]);
     expect(JSON.parse(stdout)).toMatchObject([{ server: "pets", tools: 2, state: "ready" }]);
   });
+
+  it("is shown by server show without the name of its application, which is the only one", () => {
+    const { stdout } = portcullis(["--json", "--dir", dir, "server", "show", "pets", "--admin", gateway.admin]);
+    expect(JSON.parse(stdout)).toMatchObject({ server: "pets", tools: 2, state: "ready" });
+  });
 });

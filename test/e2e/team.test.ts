@@ -86,7 +86,13 @@ describe("a gateway with keys", { timeout: 60_000 }, () => {
       { timeout: 60_000 },
     );
     const shown = await run("server", "show", "crew", "broken");
-    expect(shown.stdout).toContain("no such setting: COLOUR, token [secret]");
+    expect(shown.stdout).toMatch(/problem .*; stderr ends: no such setting: COLOUR, token \[secret\]/);
+    expect(shown.stdout).toMatch(/ended +exit code 3/);
+    expect(listed.stdout).toContain("stderr ends: no such setting: COLOUR, token [secret]");
+    expect(await run("server", "show", "broken")).toMatchObject({
+      code: 64,
+      stderr: expect.stringContaining("several applications"),
+    });
     expect(JSON.stringify([listed, shown])).not.toContain(secret);
     await expect.poll(scrape, { timeout: 60_000 }).toMatch(/portcullis_servers\{portcullis_state="failed"\} 1/);
     expect(await scrape()).not.toContain("crew");

@@ -222,6 +222,11 @@ function Process({ row }: { row: ServerRow }) {
         <p class="problem">
           <span>
             <Ago at={row.last_error.at} />: <Text>{row.last_error.message}</Text>
+            {row.last_error.cause !== undefined && (
+              <>
+                ; <Text>{row.last_error.cause}</Text>
+              </>
+            )}
           </span>
         </p>
       )}

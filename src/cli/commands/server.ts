@@ -9,7 +9,14 @@ import { askAdmin, withAdmin } from "../../runtime/admin-client.js";
 import { outFor } from "../../runtime/options.js";
 import { destinationLines, profileLines, sandboxText } from "../../runtime/server-sandbox.js";
 import { sandboxOf } from "../../runtime/servers.js";
-import { noApplication, operator, type StoreOptions, withStore, withStoreOptions } from "../../runtime/store/open.js";
+import {
+  LOCAL_APP,
+  noApplication,
+  operator,
+  type StoreOptions,
+  withStore,
+  withStoreOptions,
+} from "../../runtime/store/open.js";
 import { visible } from "../../telemetry/index.js";
 import { type Difference, PinKeeper } from "../../upstream/index.js";
 
@@ -30,14 +37,23 @@ export function addServerCommands(program: Command): void {
           calls: ({ calls }) => String(calls),
           failures: ({ failures }) => String(failures),
           restarts: ({ restarts }) => String(restarts),
-          "last problem": ({ last_error: last }) => last?.message ?? "",
+          "last problem": problemOf,
         }),
       );
     });
-  withAdmin(server.command("show <app> <server>"))
-    .description("show a server with the end of its stderr; known secrets are hidden")
-    .action(async (app: string, name: string, { admin }: { admin?: string }, command: Command) => {
-      const found = (await factsOf(command, admin)).find((each) => each.app === app && each.server === name);
+  withAdmin(server.command("show <app> [server]"))
+    .description(
+      "show a server, and why it does not start; known secrets are hidden; with one application its name may be left out",
+    )
+    .action(async (first: string, second: string | undefined, { admin }: { admin?: string }, command: Command) => {
+      const servers = await factsOf(command, admin);
+      const name = second ?? first;
+      const apps = [...new Set(servers.map(({ app }) => app))];
+      if (second === undefined && apps.length > 1) {
+        throw new CliError("several applications: name one", EXIT.usage, `known: ${apps.join(", ")}`);
+      }
+      const app = second === undefined ? (apps[0] ?? LOCAL_APP) : first;
+      const found = servers.find((each) => each.app === app && each.server === name);
       if (!found) {
         throw new CliError(
           `server ${name} of application ${app} is not in use`,
@@ -94,6 +110,10 @@ function stateWord({ state, circuit }: ServerFacts): string {
   return circuit === "closed" ? state : `${state}, circuit ${circuit}`;
 }
 
+function problemOf({ last_error: last }: ServerFacts): string {
+  return [last?.message, last?.cause].filter((text) => text !== undefined).join("; ");
+}
+
 function describeServer(facts: ServerFacts): string {
   const counts = (facts.counts ?? {}) as Readonly<Record<string, number>>;
   const sandbox = facts.sandbox as ServerProtections | undefined;
@@ -111,7 +131,9 @@ function describeServer(facts: ServerFacts): string {
     ],
     ["now", `${facts.in_flight} in flight, ${facts.queued} waiting`],
     ["restarts", String(facts.restarts)],
-    ["problem", facts.last_error && `${facts.last_error.message} (${facts.last_error.at})`],
+    ["problem", facts.last_error && `${problemOf(facts)} (${facts.last_error.at})`],
+    ["ended", facts.exit],
+    ...(facts.remedies ?? []).map((remedy): [string, string] => ["remedy", remedy]),
     ["contained", facts.containment],
     ["sandbox", sandbox && sandboxText(sandbox)],
     ...profileLines(sandbox?.profile).map((line): [string, string] => ["", line]),

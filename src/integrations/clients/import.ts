@@ -59,7 +59,7 @@ export async function importServers(command: Command, options: ImportOptions): P
     );
   }
   if (out.json) out.data(asJson(plan, collected, mayChange), () => "");
-  if (mayChange) out.note(next(options));
+  if (mayChange) out.note(next(options, plan));
 }
 
 /** A server that lacks a value is left out and named; it stops the import only when no other is left or --only names it. */
@@ -104,16 +104,25 @@ async function look(command: Command, options: ImportOptions, collected: Collect
   });
 }
 
-function next({ from, app }: ImportOptions): string {
+function next({ from, app }: ImportOptions, plan: ImportPlan): string {
+  const confined = plan.servers.filter(({ converted }) => typeof converted.entry.sandbox === "object");
+  const [only] = confined;
+  const server = confined.length === 1 && only !== undefined ? only.converted.name : "SERVER";
+  const trouble =
+    confined.length === 0
+      ? []
+      : [`If a server does not start in its profile: \`portcullis server show ${app} ${server}\` says why`];
   const named = app === "local" ? "" : ` --app ${app}`;
   const serve = `  portcullis serve${named}`;
-  if (!isConnectable(from)) return `${paint.green("done")}\nNext:\n${serve}  serves it on http://127.0.0.1:7420/mcp`;
+  if (!isConnectable(from))
+    return [paint.green("done"), "Next:", `${serve}  serves it on http://127.0.0.1:7420/mcp`, ...trouble].join("\n");
   const connect = `  portcullis connect ${from}${named}`;
   return [
     paint.green("done"),
     "Next:",
     `${connect}  lets the client start it, in place of its own servers`,
     `${serve.padEnd(connect.length)}  or serves it on http://127.0.0.1:7420/mcp`,
+    ...trouble,
   ].join("\n");
 }
 

@@ -1,7 +1,7 @@
 // What follows from an observation.
 
 import { describe, expect, it } from "vitest";
-import { proposed } from "./observe.js";
+import { opened, proposed } from "./observe.js";
 
 const MORE = { read: [], write: [], host: [] };
 
@@ -50,6 +50,23 @@ describe("the profile that an observation proposes", () => {
       refusedPaths: [seen.touched[0]],
       refusedHosts: [],
     });
+  });
+
+  it("an observation begins with what the operator names, beside what was open", () => {
+    expect(opened({ read: ["/a"], network: "off" }, { read: ["/b"], host: ["db.corp:5432"] })).toEqual({
+      read: ["/a", "/b"],
+      network: ["db.corp:5432"],
+    });
+    expect(opened({ network: "public" }, { host: ["db.corp"] })).toEqual({ network: ["public", "db.corp"] });
+    expect(opened({ network: "on" }, { host: ["db.corp"] })).toEqual({ network: "on" });
+    expect(opened({ network: ["a.example.com"] }, {})).toEqual({ network: ["a.example.com"] });
+  });
+
+  it("a host that did not answer is not offered as one to open", () => {
+    const destinations = [
+      { host: "a.example.com", port: 443, allowed: false, count: 1, refusal: "connection" } as const,
+    ];
+    expect(proposed({}, { destinations }, MORE).refusedHosts).toEqual([]);
   });
 
   it("a proposed profile keeps the package registry, which a cached package did not need", () => {

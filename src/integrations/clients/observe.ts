@@ -5,13 +5,14 @@ import { existsSync, realpathSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Command } from "commander";
-import { type Destination, isWithin, type ServerProtections, type TouchedPath, WEB_PORTS } from "../../host/index.js";
+import { type Destination, isWithin, type ServerProtections, type TouchedPath } from "../../host/index.js";
 import { CliError } from "../../lib/exit.js";
 import type { JsonObject } from "../../mcp/index.js";
 import { askAdmin } from "../../runtime/admin-client.js";
 import { shared } from "../../runtime/options.js";
 import { noApplication, operator, type StoreOptions, withStore } from "../../runtime/store/open.js";
 import type { Application, SandboxEntry, ServerEntry, Storage } from "../../storage/index.js";
+import { placeOf } from "../../upstream/index.js";
 import { differences, type FieldChange } from "../declared/difference.js";
 import { here } from "./collect.js";
 import { importedSandbox, isPublicRegistry } from "./sandbox.js";
@@ -23,6 +24,8 @@ export interface ObserveOptions extends StoreOptions {
   readonly host?: readonly string[];
   readonly accept?: boolean;
 }
+
+type Named = Pick<ObserveOptions, "read" | "write" | "host">;
 
 export type ObserveResult =
   | { readonly state: "started"; readonly sandbox: SandboxEntry }
@@ -51,7 +54,7 @@ export function observeServer(
     }
     const { sandbox } = entry;
     if (typeof sandbox !== "object" || sandbox.observe !== true) {
-      const profile = typeof sandbox === "object" ? sandbox : firstProfile(command, entry);
+      const profile = opened(typeof sandbox === "object" ? sandbox : firstProfile(command, entry), options);
       await change(storage, application, server, { ...entry, sandbox: { ...profile, observe: true } });
       return { state: "started", sandbox: profile };
     }
@@ -62,6 +65,21 @@ export function observeServer(
     await change(storage, application, server, { ...entry, sandbox: proposal.sandbox });
     return { ...proposal, changes, state: "accepted" };
   });
+}
+
+/** The profile, with what the operator names. */
+export function opened(profile: SandboxEntry, { read = [], write = [], host = [] }: Named): SandboxEntry {
+  const { network } = profile;
+  const before = typeof network === "object" || network === "public" ? [network].flat() : [];
+  const more = (known: readonly string[] = [], named: readonly string[]): string[] => [
+    ...new Set([...known, ...named]),
+  ];
+  return {
+    ...profile,
+    ...(read.length === 0 ? {} : { read: more(profile.read, read) }),
+    ...(write.length === 0 ? {} : { write: more(profile.write, write) }),
+    ...(host.length === 0 || network === "on" ? {} : { network: more(before, host) }),
+  };
 }
 
 function firstProfile(command: Command, entry: ServerEntry): SandboxEntry {
@@ -100,7 +118,7 @@ async function seen(
 export function proposed(
   current: SandboxEntry,
   { touched = [], destinations = [] }: Pick<ServerProtections, "touched" | "destinations">,
-  { read = [], write = [], host = [] }: Pick<ObserveOptions, "read" | "write" | "host">,
+  { read = [], write = [], host = [] }: Named,
 ): Proposal {
   const { read: _, write: __, network: ___, ...rest } = current;
   const [reads, writes] = [current.read ?? [], current.write ?? []];
@@ -119,9 +137,7 @@ export function proposed(
       network: nextNetwork(current.network, destinations, host),
     },
     refusedPaths: touched.filter((each) => !isOpen(each)),
-    refusedHosts: [...new Set(destinations.filter(({ allowed }) => !allowed).map(nameOf))].filter(
-      (each) => !host.includes(each),
-    ),
+    refusedHosts: [...new Set(destinations.filter(isClosed).map(placeOf))].filter((each) => !host.includes(each)),
   };
 }
 
@@ -132,14 +148,15 @@ function nextNetwork(
 ): SandboxEntry["network"] {
   // The machine's own network is not observed.
   if (before === "on") return before;
-  const reached = destinations.filter(({ allowed }) => allowed).map(nameOf);
+  const reached = destinations.filter(({ allowed }) => allowed).map(placeOf);
   const kept = typeof before === "string" ? [] : before.filter(isPublicRegistry);
   const next = [...new Set([...kept, ...reached, ...more])];
   return next.length === 0 ? "off" : next;
 }
 
-function nameOf({ host, port }: Destination): string {
-  return port === undefined || WEB_PORTS.includes(port) ? host : `${host}:${port}`;
+/** One that did not answer is not opened by naming it. */
+function isClosed({ allowed, refusal }: Destination): boolean {
+  return !allowed && refusal !== "connection";
 }
 
 function realOf(path: string): string {

@@ -234,6 +234,11 @@ async function withIdle({ storage }: ConsoleParts, rows: readonly ServerRowLike[
 
 type ServerRowLike = OperationResult<"listServers">["servers"][number];
 
+/** What a server wrote is for operators alone. */
+function forOthers({ stderr: _, last_error: last, ...rest }: ServerRowLike): ServerRowLike {
+  return last === undefined ? rest : { ...rest, last_error: { at: last.at, message: last.message } };
+}
+
 export function resourceHandlers(
   parts: ConsoleParts,
   serverRows: () => Promise<readonly ServerRowLike[]>,
@@ -289,13 +294,13 @@ export function resourceHandlers(
     listServers: async ({ app }, { by }) => {
       const rows = await withIdle(parts, await serverRows());
       const theirs = rows.filter((each) => app === undefined || each.app === app);
-      return { servers: by.roles.includes("operator") ? theirs : theirs.map(({ stderr: _, ...rest }) => rest) };
+      return { servers: by.roles.includes("operator") ? theirs : theirs.map(forOthers) };
     },
 
     getServer: async ({ app, server }, { by }) => {
       const detail = await serverDetail(parts, app, server, await serverRows());
       if (by.roles.includes("operator")) return detail;
-      return { ...detail, processes: detail.processes.map(({ stderr: _, ...rest }) => rest) };
+      return { ...detail, processes: detail.processes.map(forOthers) };
     },
 
     putServer: async ({ app, server, entry: given }, { actor }) => {

@@ -5,6 +5,7 @@
 import type { Socket as DatagramSocket } from "node:dgram";
 import type { Server, Socket } from "node:net";
 import { type Destination, portOf, WEB_PORTS } from "../../host/index.js";
+import { Fault } from "../../mcp/index.js";
 import { createDialer, type Dialer } from "../dialer.js";
 
 const MAX_NAMES = 4_096;
@@ -13,6 +14,9 @@ const MAX_CONNECTIONS = 256;
 /** 127.64.0.1 and up: the first address of the loopback network is `localhost`. */
 const FIRST_ADDRESS = 0x7f400000;
 const LOCALHOST = "127.0.0.1";
+
+type Refused = Required<Pick<Destination, "refusal" | "reason">>;
+const NOT_NAMED: Refused = { refusal: "profile", reason: "its profile does not name it" };
 
 export class Egress {
   readonly #hosts: "public" | readonly string[];
@@ -67,11 +71,12 @@ export class Egress {
     });
   }
 
-  #note(host: string, port: number | undefined, allowed: boolean): void {
+  #note(host: string, port: number | undefined, refused?: Refused): void {
+    const allowed = refused === undefined;
     const key = `${host}:${port ?? ""} ${allowed}`;
     const before = this.#destinations.get(key);
     if (before === undefined && this.#destinations.size >= MAX_DESTINATIONS) return;
-    this.#destinations.set(key, { host, port, allowed, count: (before?.count ?? 0) + 1 });
+    this.#destinations.set(key, { host, port, allowed, count: (before?.count ?? 0) + 1, ...refused });
   }
 
   #answerTo(query: Buffer): Buffer | undefined {
@@ -79,7 +84,7 @@ export class Egress {
     if (question === undefined) return undefined;
     const { name, type, end } = question;
     const address = this.#isAllowed(name) ? this.#addressOf(name) : undefined;
-    if (address === undefined) this.#note(name, undefined, false);
+    if (address === undefined) this.#note(name, undefined, NOT_NAMED);
     return dnsAnswer(query.subarray(0, end), address, type);
   }
 
@@ -100,13 +105,13 @@ export class Egress {
     const host = this.#addresses.get(inner.localAddress ?? "");
     const port = inner.localPort ?? 0;
     if (host === undefined || !this.#isAllowed(host, port)) {
-      this.#note(host ?? inner.localAddress ?? "", port, false);
+      this.#note(host ?? inner.localAddress ?? "", port, NOT_NAMED);
       inner.destroy();
       return;
     }
     try {
       const outer = await this.#dialer.connect({ host, port, tls: false });
-      this.#note(host, port, true);
+      this.#note(host, port);
       if (inner.destroyed) {
         outer.destroy();
         return;
@@ -116,8 +121,9 @@ export class Egress {
       inner.on("close", () => outer.destroy());
       inner.pipe(outer);
       outer.pipe(inner);
-    } catch {
-      this.#note(host, port, false);
+    } catch (error) {
+      const refusal = error instanceof Fault && error.type === "PolicyDeny" ? "address" : "connection";
+      this.#note(host, port, { refusal, reason: (error as Error).message });
       inner.destroy();
     }
   }

@@ -16,6 +16,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { missingForServer, type ServerProfile } from "../../host/index.js";
+import type { Fault } from "../../mcp/index.js";
+import { createUpstream } from "../upstream.js";
+import { causeOf } from "./cause.js";
 import { ServerProcess } from "./server-process.js";
 
 const OPTIONS = { leaveMs: 1_000, graceMs: 300, stderrBytes: 4_096 };
@@ -139,6 +142,55 @@ describe.runIf(process.platform === "linux")("a server with a profile", () => {
     expect(readFileSync(join(base, "data/servers/one/private/kept"), "utf8")).toBe("x");
   });
 
+  it.each([
+    [
+      "needs a host that its profile does not name",
+      (_: string) => `import { existsSync } from "node:fs"; await fetch("http://needed.example.com/").catch(() => {});
+        setInterval(() => existsSync(new URL("go", import.meta.url)) && process.exit(1), 50);`,
+      "refused needed.example.com: its profile does not name it",
+    ],
+    [
+      "needs a file that its profile does not name",
+      (file: string) => `import { readFileSync } from "node:fs"; readFileSync(${JSON.stringify(file)});`,
+      "ENOENT: no such file or directory",
+    ],
+    ["ends with a message", () => `console.error("no token is set"); process.exit(3);`, "stderr ends: no token is set"],
+  ])(
+    "a server that %s says so to the operator, and not to the caller",
+    { timeout: START_MS },
+    async (_, script, why) => {
+      mkdirSync(join(base, "code"));
+      writeFileSync(join(base, "needed"), "x");
+      writeFileSync(join(base, "code", "server.mjs"), script(join(base, "needed")));
+      const server = createUpstream({
+        name: "notes",
+        target: {
+          transport: "stdio",
+          command: process.execPath,
+          args: [join(base, "code", "server.mjs")],
+          sandbox: {
+            mode: "required",
+            hidden: [join(base, "data")],
+            readOnly: [],
+            store: join(base, "data", "servers", "notes"),
+            profile: { ...CLOSED, network: ["other.example.com"] },
+          },
+        },
+        timeouts: { leaveMs: 100, graceMs: 100 },
+      });
+      clean.push(() => server.close());
+      const failed = server.start().catch((error: Fault) => error);
+      // While it starts, and afterwards.
+      await expect.poll(() => causeOf(server.health()), { timeout: START_MS }).toContain(why);
+      writeFileSync(join(base, "code", "go"), "");
+      const fault = (await failed) as Fault;
+      expect(fault.message).not.toContain(why);
+      expect(fault.message).not.toContain(base);
+      expect(fault.detail.operator).toContain(why);
+      expect(server.health()).toMatchObject({ state: "failed", lastError: { cause: expect.stringContaining(why) } });
+    },
+  );
+
   it("a server with a profile reaches the hosts that it names by their names, and each destination is recorded", {
     timeout: START_MS,
   }, async () => {
@@ -169,11 +221,12 @@ describe.runIf(process.platform === "linux")("a server with a profile", () => {
       unlisted: "ENOTFOUND",
       metadata: "ENETUNREACH",
     });
+    const unnamed = { refusal: "profile", reason: "its profile does not name it" };
     expect(server.protections.destinations).toEqual(
       expect.arrayContaining([
         { host: "localhost", port, allowed: true, count: 1 },
-        { host: "127.0.0.2", port, allowed: false, count: 1 },
-        { host: "unlisted.example.com", port: undefined, allowed: false, count: expect.any(Number) },
+        { host: "127.0.0.2", port, allowed: false, count: 1, ...unnamed },
+        { host: "unlisted.example.com", port: undefined, allowed: false, count: expect.any(Number), ...unnamed },
       ]),
     );
   });

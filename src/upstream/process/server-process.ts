@@ -52,6 +52,7 @@ export class ServerProcess {
   #observer: ServerObserver | undefined;
   #protections: ServerProtections;
   #isOver = false;
+  #exit: string | undefined;
   #stopping: Promise<void> | undefined;
 
   static async start(target: StdioTarget, options: ProcessOptions): Promise<ServerProcess> {
@@ -133,6 +134,7 @@ export class ServerProcess {
     this.ended = new Promise((settle) => {
       const over = (how: string): void => {
         this.#isOver = true;
+        if (this.#stopping === undefined) this.#exit = how;
         settle(how);
       };
       this.#process.on("error", (error) => over(error.message));
@@ -159,6 +161,10 @@ export class ServerProcess {
     if (this.#egress === undefined && this.#observer === undefined) return this.#protections;
     const destinations = this.#egress?.destinations ?? [];
     return { ...this.#protections, destinations, touched: this.#observer?.touched };
+  }
+  /** How it ended by itself; undefined while it runs, and for one that was stopped. */
+  get exit(): string | undefined {
+    return this.#exit;
   }
   /** The end of what the server wrote to stderr. */
   get stderrTail(): string {

@@ -59,6 +59,9 @@ export interface Destination {
   readonly port: number | undefined;
   readonly allowed: boolean;
   readonly count: number;
+  /** Its profile does not name it, it is at an address that has to be named, or nothing answered there. */
+  readonly refusal?: "profile" | "address" | "connection";
+  readonly reason?: string;
 }
 
 /** `TouchedPath` is a path that an observed server used or tried to use. */
