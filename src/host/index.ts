@@ -49,7 +49,7 @@ export {
   unprotected,
 } from "./sandbox/server/launch.js";
 export { type HeldCall, type NotificationReader, notificationReader } from "./sandbox/server/notify.js";
-export { portOf, WEB_PORTS } from "./sandbox/server/profile.js";
+export { destinationName, portOf, WEB_PORTS } from "./sandbox/server/profile.js";
 export {
   type Destination,
   LAUNCH_FD,

@@ -2,9 +2,9 @@
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { ServerProtections } from "../host/index.js";
+import { destinationName, type ServerProtections } from "../host/index.js";
 import type { Finding } from "../lib/finding.js";
-import { placeOf, ServerProcess, type UpstreamHealth } from "../upstream/index.js";
+import { ServerProcess, type UpstreamHealth } from "../upstream/index.js";
 import { STORE_FILE } from "./data-directory.js";
 import { sandboxOf } from "./servers.js";
 import { allPages, openStore, pageAfter } from "./store/open.js";
@@ -99,7 +99,7 @@ export function startRemedies(
   const observe = `portcullis server observe ${app} ${server}`;
   const closed = (sandbox.destinations ?? []).filter(({ allowed, refusal }) => !allowed && refusal !== "connection");
   const places = closed.map(({ host, port, refusal }) =>
-    refusal === "address" && port !== undefined ? `${host}:${port}` : placeOf({ host, port }),
+    refusal === "address" && port !== undefined ? `${host}:${port}` : destinationName({ host, port }),
   );
   return [
     ...[...new Set(places)].map(

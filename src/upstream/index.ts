@@ -11,7 +11,7 @@ export {
 } from "./dialer.js";
 export type { StandingRule } from "./pins/difference.js";
 export { type Difference, PinKeeper, type PinMode } from "./pins/keeper.js";
-export { causeOf, placeOf } from "./process/cause.js";
+export { causeOf } from "./process/cause.js";
 export { ServerProcess } from "./process/server-process.js";
 export { createS3Client, type S3Client, type S3Options } from "./s3.js";
 export * from "./types.js";

@@ -25,6 +25,7 @@ import {
   type Catalogue,
   DEFAULT_UPSTREAM_LIMITS,
   DEFAULT_UPSTREAM_TIMEOUTS,
+  type ProcessFacts,
   type Upstream,
   type UpstreamAnswer,
   type UpstreamCall,
@@ -71,6 +72,8 @@ class ManagedUpstream implements Upstream {
   #lastError: UpstreamHealth["lastError"];
   /** The connection that is in use, is being opened, or was there last. */
   #latest: UpstreamConnection | undefined;
+  /** What is known of the process before that, until there is something to say about this one. */
+  #before: ProcessFacts | undefined;
   #aliveAt = 0;
   #usedAt = 0;
   #idleTimer: NodeJS.Timeout | undefined;
@@ -172,7 +175,8 @@ class ManagedUpstream implements Upstream {
   }
 
   health(): UpstreamHealth {
-    const facts = this.#latest?.process;
+    const latest = this.#latest?.process;
+    const facts = this.#state === "starting" && this.#cause() === "" ? (this.#before ?? latest) : latest;
     const isRunning = this.#state === "ready" || this.#state === "starting";
     return {
       state: this.#state,
@@ -186,7 +190,7 @@ class ManagedUpstream implements Upstream {
       restarts: Math.max(0, this.#starts - 1),
       lastError: this.#lastError,
       stderr: facts?.stderrTail ?? this.#connection?.notes ?? "",
-      pid: isRunning && facts?.exit === undefined ? facts?.pid : undefined,
+      pid: isRunning && latest?.exit === undefined ? latest?.pid : undefined,
       exit: facts?.exit,
       containment: facts?.containment,
       sandbox: facts?.protections,
@@ -420,6 +424,7 @@ class ManagedUpstream implements Upstream {
       lost: (fault) => this.#onLost(fault, () => made),
     };
     const opening = (connection: UpstreamConnection): void => {
+      this.#before = this.#latest?.process ?? this.#before;
       this.#latest = connection;
     };
     return connectUpstream(this.#options, this.#context, terms, events, cancel, opening).then((connection) => {
@@ -446,6 +451,7 @@ class ManagedUpstream implements Upstream {
     this.#listings.reset();
     this.#connection = connection;
     this.#latest = connection;
+    this.#before = undefined;
     this.#state = "ready";
     this.#revision = revision.name;
     this.#era = revision.era;

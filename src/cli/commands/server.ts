@@ -1,13 +1,13 @@
 import type { Command } from "commander";
 import type { OperationResult } from "../../admin/index.js";
-import type { ServerProtections } from "../../host/index.js";
 import { type ObserveOptions, type ObserveResult, observeServer } from "../../integrations/clients/observe.js";
 import { changeText } from "../../integrations/declared/difference.js";
 import { CliError, EXIT } from "../../lib/exit.js";
 import { paint, tableOf } from "../../lib/print.js";
 import { askAdmin, withAdmin } from "../../runtime/admin-client.js";
 import { outFor } from "../../runtime/options.js";
-import { destinationLines, profileLines, sandboxText } from "../../runtime/server-sandbox.js";
+import { problemOf, type ServerFacts, serverFactsText, stateWord } from "../../runtime/server-facts.js";
+import { profileLines } from "../../runtime/server-sandbox.js";
 import { sandboxOf } from "../../runtime/servers.js";
 import {
   LOCAL_APP,
@@ -27,7 +27,8 @@ export function addServerCommands(program: Command): void {
   withAdmin(server.command("ls [app]"))
     .description("list the servers that are in use")
     .action(async (app: string | undefined, { admin }: { admin?: string }, command: Command) => {
-      const servers = (await factsOf(command, admin)).filter((each) => app === undefined || each.app === app);
+      const known = (await factsOf(command, admin)).filter(isInUse);
+      const servers = known.filter((each) => app === undefined || each.app === app);
       outFor(command).data(servers, () =>
         tableOf(servers, "no server is in use: an application's servers are started by its first caller", {
           app: ({ app }) => app,
@@ -53,7 +54,7 @@ export function addServerCommands(program: Command): void {
         throw new CliError("several applications: name one", EXIT.usage, `known: ${apps.join(", ")}`);
       }
       const app = second === undefined ? (apps[0] ?? LOCAL_APP) : first;
-      const found = servers.find((each) => each.app === app && each.server === name);
+      const found = servers.find((each) => isInUse(each) && each.app === app && each.server === name);
       if (!found) {
         throw new CliError(
           `server ${name} of application ${app} is not in use`,
@@ -61,7 +62,7 @@ export function addServerCommands(program: Command): void {
           "`portcullis server ls` lists those that are; an application's servers are started by its first caller",
         );
       }
-      outFor(command).data(found, () => describeServer(found));
+      outFor(command).data(found, () => serverFactsText(found));
     });
 }
 
@@ -103,54 +104,13 @@ function observationText(app: string, name: string, result: ObserveResult): stri
 
 async function factsOf(command: Command, admin: string | undefined): Promise<readonly ServerFacts[]> {
   const { servers } = (await askAdmin(command, admin, "/v1/servers")) as OperationResult<"listServers">;
-  return servers.filter(({ replica }) => replica !== "");
+  return servers;
 }
 
-function stateWord({ state, circuit }: ServerFacts): string {
-  return circuit === "closed" ? state : `${state}, circuit ${circuit}`;
+function isInUse({ replica }: ServerFacts): boolean {
+  return replica !== "";
 }
 
-function problemOf({ last_error: last }: ServerFacts): string {
-  return [last?.message, last?.cause].filter((text) => text !== undefined).join("; ");
-}
-
-function describeServer(facts: ServerFacts): string {
-  const counts = (facts.counts ?? {}) as Readonly<Record<string, number>>;
-  const sandbox = facts.sandbox as ServerProtections | undefined;
-  const failed = `${counts.failures} failed, ${counts.timeouts} timed out, ${counts.cancelled} cancelled`;
-  const rows: [string, string | undefined][] = [
-    ["state", stateWord(facts)],
-    ["by", `${facts.transport}${facts.pid === undefined ? "" : `, process ${facts.pid}`}`],
-    ["revision", facts.revision],
-    ["tools", String(facts.tools)],
-    ["instances", String(facts.instances)],
-    ["calls", `${counts.calls}: ${counts.results} answered, ${counts.errors} refused by it, ${failed}`],
-    [
-      "malformed",
-      `${counts.malformed} malformed, ${counts.strayAnswers} stray, ${counts.refusedMessages} not asked for`,
-    ],
-    ["now", `${facts.in_flight} in flight, ${facts.queued} waiting`],
-    ["restarts", String(facts.restarts)],
-    ["problem", facts.last_error && `${problemOf(facts)} (${facts.last_error.at})`],
-    ["ended", facts.exit],
-    ...(facts.remedies ?? []).map((remedy): [string, string] => ["remedy", remedy]),
-    ["contained", facts.containment],
-    ["sandbox", sandbox && sandboxText(sandbox)],
-    ...profileLines(sandbox?.profile).map((line): [string, string] => ["", line]),
-    ...destinationLines(sandbox?.destinations).map((line): [string, string] => ["", line]),
-    ...(sandbox?.gaps ?? []).map((gap): [string, string] => ["", `open: ${gap}`]),
-    ...(sandbox?.notes ?? []).map((note): [string, string] => ["", `refused by this machine: ${note}`]),
-  ];
-  const lines = rows.flatMap(([what, text]) => (text === undefined ? [] : [`  ${what.padEnd(10)} ${visible(text)}`]));
-  const stderr = (facts.stderr ?? "").trimEnd().split("\n").map(visible);
-  return [
-    `${paint.bold(`${facts.app}/${facts.server}`)}  at replica ${facts.replica}`,
-    ...lines,
-    ...((facts.stderr ?? "") === "" ? [] : ["  stderr", ...stderr.map((line) => `    ${line}`)]),
-  ].join("\n");
-}
-
-type ServerFacts = OperationResult<"listServers">["servers"][number];
 /** Enough of a hash to name one difference among a server's few. */
 const SHOWN = 12;
 const HASH = /^[0-9a-f]{12,64}$/;

@@ -5,14 +5,19 @@ import { existsSync, realpathSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Command } from "commander";
-import { type Destination, isWithin, type ServerProtections, type TouchedPath } from "../../host/index.js";
+import {
+  type Destination,
+  destinationName,
+  isWithin,
+  type ServerProtections,
+  type TouchedPath,
+} from "../../host/index.js";
 import { CliError } from "../../lib/exit.js";
 import type { JsonObject } from "../../mcp/index.js";
 import { askAdmin } from "../../runtime/admin-client.js";
 import { shared } from "../../runtime/options.js";
 import { noApplication, operator, type StoreOptions, withStore } from "../../runtime/store/open.js";
 import type { Application, SandboxEntry, ServerEntry, Storage } from "../../storage/index.js";
-import { placeOf } from "../../upstream/index.js";
 import { differences, type FieldChange } from "../declared/difference.js";
 import { here } from "./collect.js";
 import { importedSandbox, isPublicRegistry } from "./sandbox.js";
@@ -137,7 +142,9 @@ export function proposed(
       network: nextNetwork(current.network, destinations, host),
     },
     refusedPaths: touched.filter((each) => !isOpen(each)),
-    refusedHosts: [...new Set(destinations.filter(isClosed).map(placeOf))].filter((each) => !host.includes(each)),
+    refusedHosts: [...new Set(destinations.filter(isClosed).map(destinationName))].filter(
+      (each) => !host.includes(each),
+    ),
   };
 }
 
@@ -148,7 +155,7 @@ function nextNetwork(
 ): SandboxEntry["network"] {
   // The machine's own network is not observed.
   if (before === "on") return before;
-  const reached = destinations.filter(({ allowed }) => allowed).map(placeOf);
+  const reached = destinations.filter(({ allowed }) => allowed).map(destinationName);
   const kept = typeof before === "string" ? [] : before.filter(isPublicRegistry);
   const next = [...new Set([...kept, ...reached, ...more])];
   return next.length === 0 ? "off" : next;

@@ -1,6 +1,6 @@
 // Why a server does not start, as far as the gateway knows: what its profile refused, and its last words.
 
-import { type Destination, WEB_PORTS } from "../../host/index.js";
+import { destinationName } from "../../host/index.js";
 import type { UpstreamHealth } from "../types.js";
 
 const MAX_PLACES = 5;
@@ -14,7 +14,7 @@ export function causeOf({ sandbox, stderr }: Pick<UpstreamHealth, "sandbox" | "s
   const refused = (sandbox?.destinations ?? []).filter(({ allowed }) => !allowed).slice(0, MAX_PLACES);
   const said = lastWords(stderr);
   return [
-    ...refused.map((each) => `refused ${placeOf(each)}: ${each.reason}`),
+    ...refused.map((each) => `refused ${destinationName(each)}: ${each.reason}`),
     ...(said === "" ? [] : [`stderr ends: ${said}`]),
   ].join("; ");
 }
@@ -25,9 +25,4 @@ function lastWords(stderr: string): string {
   const error = lines.findLast((line) => ERROR.test(line));
   if (error !== undefined && !last.includes(error)) return error.slice(0, LAST_CHARACTERS);
   return last.join(" | ").slice(-LAST_CHARACTERS);
-}
-
-/** A destination as a profile names it. */
-export function placeOf({ host, port }: Pick<Destination, "host" | "port">): string {
-  return port === undefined || WEB_PORTS.includes(port) ? host : `${host}:${port}`;
 }

@@ -185,3 +185,8 @@ function lstatOf(path: string): boolean {
 function isTooWide(directory: string): boolean {
   return directory.split("/").length < 3 || isWithin(homedir(), directory) || directory === join(homedir(), ".local");
 }
+
+/** A destination as a profile names it. */
+export function destinationName({ host, port }: { readonly host: string; readonly port: number | undefined }): string {
+  return port === undefined || WEB_PORTS.includes(port) ? host : `${host}:${port}`;
+}
