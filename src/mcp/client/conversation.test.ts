@@ -157,16 +157,16 @@ describe("a request", () => {
             params: { progressToken, progress: ++progress },
           });
           if (progress === 6 && exchange.message.params?.name === "ends") exchange.result({ ok: true });
-        }, 50);
+        }, 100);
       },
-      { timeouts: { totalMs: 400 } },
+      { timeouts: { totalMs: 2_000 } },
     );
     const onProgress = ({ progress }: { progress: number }): number => reports.push(progress);
-    const answer = await call(link, "ends", { timeoutMs: 200, onProgress });
+    const answer = await call(link, "ends", { timeoutMs: 1_500, onProgress });
     clearInterval(timer);
     expect(answer).toEqual({ ok: true });
     expect(reports).toEqual([1, 2, 3, 4, 5, 6]);
-    const endless = call(link, "endless", { timeoutMs: 200 });
+    const endless = call(link, "endless", { timeoutMs: 1_500 });
     await expect(endless).rejects.toMatchObject({ code: "TIMEOUT" });
     clearInterval(timer);
   });
