@@ -8,7 +8,7 @@ import sys
 
 import uvicorn
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
-from agentdojo.functions_runtime import FunctionsRuntime
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite.load_suites import get_suites
 from mcp import types
 from mcp.server.lowlevel import Server
@@ -34,6 +34,7 @@ async def list_tools(_context, _params):
 
 
 async def call_tool(_context, params):
+    state["called"].append(FunctionCall(function=params.name, args=dict(params.arguments or {})))
     result, error = runtime.run_function(state["environment"], params.name, dict(params.arguments or {}))
     text = tool_result_to_str(result) if error is None else error
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=error is not None)
@@ -52,6 +53,7 @@ async def reset(request: Request):
     vectors = suite.get_injection_vector_defaults() if injection else {}
     environment = suite.load_and_inject_default_environment({name: text for name in vectors})
     state.update(user=user, injection=injection, environment=user.init_environment(environment))
+    state["called"] = []
     state["before"] = state["environment"].model_copy(deep=True)
     return JSONResponse({"calls": calls_of(user)})
 
@@ -62,8 +64,13 @@ async def injected(_request):
 
 async def judge(_request):
     user, injection, before, after = (state[name] for name in ("user", "injection", "before", "environment"))
-    done = user.utility(user.GROUND_TRUTH_OUTPUT, before, after, strict=False)
-    reached = injection is not None and injection.security(injection.GROUND_TRUTH_OUTPUT, before, after)
+    done = user.utility_from_traces(user.GROUND_TRUTH_OUTPUT, before, after, state["called"])
+    if done is None:
+        done = user.utility(user.GROUND_TRUTH_OUTPUT, before, after, strict=False)
+    # What the agent says is not a call: it says what the user asked for.
+    reached = injection and injection.security_from_traces(user.GROUND_TRUTH_OUTPUT, before, after, state["called"])
+    if injection and reached is None:
+        reached = injection.security(user.GROUND_TRUTH_OUTPUT, before, after)
     return JSONResponse({"done": bool(done), "reached": bool(reached)})
 
 

@@ -207,6 +207,12 @@ export class InformationFlow {
     for (const [name, value] of Object.entries(input.arguments)) {
       const part = partOf(label, name);
       const found = originOf(texts, name, value, part === "destination");
+      // A user does not dictate an id: one that is in no result was guessed, or told by what was read.
+      const isGuessed = found.origin === "none" && part === "destination" && REFERENCE.test(name);
+      if (isGuessed && labels.has("untrusted")) {
+        found.origin = "untrusted";
+        found.findings.push({ argument: name, value: shown(value), source: undefined });
+      }
       origin[name] = found.origin;
       if (part) worst[part] = worse(worst[part], found.origin);
       if (part) findings.push(...found.findings);
@@ -257,6 +263,8 @@ function worse(a: string, b: string): string {
   return (RANK[a] ?? 2) >= (RANK[b] ?? 2) ? a : b;
 }
 
+/** `id`, `file_ids`, `eventId`. */
+const REFERENCE = /(^|[_-])ids?$|[a-z]I[dD]s?$/;
 const MAX_FINDINGS = 16;
 const MAX_LEAVES = 2_000;
 const MAX_SHOWN_CHARS = 200;
@@ -277,10 +285,15 @@ function originOf(
     const found = texts.find(leaf, isDestination);
     origin = worse(origin, found.origin);
     if (found.origin === "untrusted" && findings.length < MAX_FINDINGS) {
-      findings.push({ argument, value: leaf.slice(0, MAX_SHOWN_CHARS), source: found.source });
+      findings.push({ argument, value: shown(leaf), source: found.source });
     }
   }
   return { origin, findings };
+}
+
+function shown(value: JsonValue | undefined): string {
+  const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
+  return text.slice(0, MAX_SHOWN_CHARS);
 }
 
 /** Texts in a value, names of members included. A number says something as a destination, and nothing as a payload. */
@@ -306,7 +319,7 @@ function hasUntrusted(texts: SeenTexts, args: JsonObject): boolean {
 /** The reason as an approver reads it: which value came out of which result. */
 export function describeFindings(reason: string, findings: readonly FlowFinding[]): string {
   const parts = findings.map(({ argument, value, source }) => {
-    const from = source ? `the result of \`${source.name}\` (call ${source.call})` : "a result that is no longer known";
+    const from = source ? `the result of \`${source.name}\` (call ${source.call})` : "no result that is known";
     return `${argument} ${JSON.stringify(value)} was in ${from}`;
   });
   return [reason, ...parts].join("; ");
