@@ -1,6 +1,5 @@
 // `/readyz` of real gateways, with one process and with workers, while what calls depend on fails.
 
-import { execFileSync, spawn } from "node:child_process";
 import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,7 +9,6 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { createKey } from "../../src/auth/index.js";
 import { type PostgresCluster, startPostgres } from "../../src/storage/fixtures/postgres.js";
 import { openStorage } from "../../src/storage/index.js";
-import { canMountFuse } from "../host/support/machine.js";
 import { type Counting, counting } from "./gateway-world.js";
 import { type Serving, serve } from "./serving.js";
 
@@ -134,47 +132,6 @@ it.each([1, 2])(
     } finally {
       expect(await serving.stop()).toBe(0);
       rmSync(serving.dir, { recursive: true, force: true });
-    }
-  },
-);
-
-it.skipIf(!canMountFuse()).each(["ledger", "data directory and store"])(
-  "a gateway is not ready while the disk of its %s is frozen, and calls fail in bounded time [U13]",
-  async (what) => {
-    const [disk, mount] = [0, 1].map(() => mkdtempSync(join(tmpdir(), "portcullis-frozen-"))) as [string, string];
-    const daemon = spawn("bindfs", ["-f", disk, mount], { stdio: "ignore" });
-    await until(async () => readFileSync("/proc/self/mountinfo", "utf8").includes(mount), "mounted");
-    const isAll = what !== "ledger";
-    const dir = isAll ? join(mount, "data") : mkdtempSync(join(tmpdir(), "portcullis-thawed-"));
-    const serving = await startIn(dir, "--ledger", join(mount, "ledger"));
-    const authorization = `Bearer ${readFileSync(join(dir, "operator.token"), "utf8").trim()}`;
-    const answersIn = async (url: URL): Promise<Awaited<ReturnType<typeof ask>>> => {
-      const answer = await ask(url, { headers: { authorization } });
-      expect(answer.status, `${url.pathname} answers while the disk is frozen`).not.toBe(0);
-      return answer;
-    };
-    try {
-      await until(async () => (await call(serving)).status === 200, "a first call");
-      daemon.kill("SIGSTOP");
-      const stuck = call(serving);
-      const reason = isAll
-        ? /the disk of the store .* has not answered for \d+ ms/
-        : /a write to the ledger at .* has not returned/;
-      await until(async () => reason.test((await answersIn(new URL("/readyz", serving.admin))).text), "frozen");
-      expect(await stuck).toMatchObject({ status: 503, retryAfter: "1" });
-      const { status, text } = await answersIn(new URL("/metrics", serving.admin));
-      expect([status, /^portcullis_ledger_healthy 0$/m.test(text)]).toEqual([200, true]);
-      daemon.kill("SIGCONT");
-      await until(
-        async () => (await call(serving)).status === 200 && (await statusOf(serving, "/readyz")) === 200,
-        "ready again",
-      );
-    } finally {
-      daemon.kill("SIGCONT");
-      await serving.stop();
-      execFileSync("fusermount3", ["-u", "-z", mount]);
-      daemon.kill("SIGKILL");
-      for (const path of [disk, dir]) rmSync(path, { recursive: true, force: true });
     }
   },
 );
