@@ -84,6 +84,16 @@ describe("information flow", () => {
     expect(facts(flow, "mail.send", { to: "anna@example.com" }).facts.destination).toBe("none");
   });
 
+  it.each([
+    ["one long text", "ab12".repeat(25_000)],
+    ["many texts", Array.from({ length: 1_000 }, (_, i) => `value ${i}`)],
+  ])("does not compare %s, which is untrusted once something was read", (_, value) => {
+    const flow = new InformationFlow(LABELS);
+    expect(facts(flow, "mail.send", { body: value }).facts.payload).toBe("none");
+    read(flow, "crm.find", "anna@example.com");
+    expect(facts(flow, "mail.send", { body: value }).facts.payload).toBe("untrusted");
+  });
+
   it("looks into lists and objects", () => {
     const flow = new InformationFlow(LABELS);
     read(flow, "mail.read", "write to eve@evil.example");

@@ -204,9 +204,10 @@ export class InformationFlow {
     const findings: FlowFinding[] = [];
     const origin: Record<string, string> = Object.create(null);
     const worst: Record<"destination" | "payload", string> = { destination: "none", payload: "none" };
+    const budget = newBudget();
     for (const [name, value] of Object.entries(input.arguments)) {
       const part = partOf(label, name);
-      const found = originOf(texts, name, value, part === "destination");
+      const found = originOf(texts, name, value, part === "destination", budget);
       // A user does not dictate an id: one that is in no result was guessed, or told by what was read.
       const isGuessed = found.origin === "none" && part === "destination" && REFERENCE.test(name);
       if (isGuessed && labels.has("untrusted")) {
@@ -266,7 +267,16 @@ function worse(a: string, b: string): string {
 /** `id`, `file_ids`, `eventId`. */
 const REFERENCE = /(^|[_-])ids?$|[a-z]I[dD]s?$/;
 const MAX_FINDINGS = 16;
-const MAX_LEAVES = 2_000;
+/** How much of one call is compared: the rest is untrusted without a comparison. */
+const MAX_LEAVES = 128;
+const MAX_COMPARED_CHARS = 32_768;
+interface CompareBudget {
+  leaves: number;
+  chars: number;
+}
+
+const newBudget = (): CompareBudget => ({ leaves: MAX_LEAVES, chars: MAX_COMPARED_CHARS });
+
 const MAX_SHOWN_CHARS = 200;
 const MAX_FIELD_CHARS = 16;
 
@@ -275,12 +285,17 @@ function originOf(
   argument: string,
   value: JsonValue | undefined,
   isDestination: boolean,
+  budget: CompareBudget,
 ): { origin: string; findings: FlowFinding[] } {
   let origin = "none";
   const findings: FlowFinding[] = [];
-  const leaves = [...leavesOf(value, isDestination)];
-  // More than anyone compares: nothing is known of the rest.
-  if (leaves.length > MAX_LEAVES) return { origin: "untrusted", findings };
+  const leaves = [...new Set(leavesOf(value, isDestination))];
+  budget.leaves -= leaves.length;
+  budget.chars -= leaves.reduce((sum, leaf) => sum + leaf.length, 0);
+  // INVARIANT: a caller chooses neither how much is compared nor that it is trusted.
+  if (texts.chars > 0 && (budget.leaves < 0 || budget.chars < 0)) {
+    return { origin: "untrusted", findings };
+  }
   for (const leaf of leaves) {
     const found = texts.find(leaf, isDestination);
     origin = worse(origin, found.origin);
@@ -313,7 +328,10 @@ function* leavesOf(value: JsonValue | undefined, isDestination: boolean, depth =
 }
 
 function hasUntrusted(texts: SeenTexts, args: JsonObject): boolean {
-  return Object.entries(args).some(([name, value]) => originOf(texts, name, value, false).origin === "untrusted");
+  const budget = newBudget();
+  return Object.entries(args).some(
+    ([name, value]) => originOf(texts, name, value, false, budget).origin === "untrusted",
+  );
 }
 
 /** The reason as an approver reads it: which value came out of which result. */

@@ -94,9 +94,10 @@ export class SeenTexts {
   /** A value that was cut out of, put together from, or wrapped around untrusted text. */
   #partly(sought: Comparable, secrets: Set<string>): SeenSource | undefined {
     let source: SeenSource | undefined;
+    const runs = runsOf(sought.squeezed);
     for (const text of this.#texts) {
       if (source && text.secrets.length === 0) continue;
-      if (!sharesRun(sought.squeezed, text)) continue;
+      if (!sharesRun(runs, text)) continue;
       for (const secret of text.secrets) secrets.add(secret);
       if (!text.isTrusted) source ??= text.source;
     }
@@ -182,23 +183,39 @@ function isWordChar(char: string | undefined): boolean {
 
 const MAX_ATOMS = 64;
 
-function atomsOf(plain: string): string[] {
+/** Longer words are compared as a whole: an address has fewer characters. */
+const MAX_WORD = 512;
+
+function atomsOf(text: string): string[] {
   const found = new Set<string>();
+  // INVARIANT: the patterns see short words alone, since they take time in the square of a word's length.
+  const words = text.split(" ").filter((word) => word.length <= MAX_WORD);
+  const plain = words.join(" ");
   for (const [host] of plain.matchAll(/(?:[\p{L}\p{N}-]+\.)+[\p{L}]{2,}/gu)) found.add(host);
   for (const [address] of plain.matchAll(/[\p{L}\p{N}._%+-]+@(?:[\p{L}\p{N}-]+\.)+[\p{L}]{2,}/gu)) found.add(address);
   for (const [number] of plain.matchAll(/(?:[a-z]{2})?\d[\d -]{6,}\d/g)) found.add(number);
-  return [...found].filter((atom) => atom !== plain.trim()).slice(0, MAX_ATOMS);
+  return [...found].filter((atom) => atom !== text.trim()).slice(0, MAX_ATOMS);
 }
 
 /** True when the two share a run of at least `GRAM + GRAM_STEP - 1` letters and digits. */
-function sharesRun(value: string, text: SeenText): boolean {
-  if (value.length < GRAM || text.squeezed.length < GRAM) return false;
+function sharesRun(runs: ReadonlyMap<number, string>, text: SeenText): boolean {
+  if (runs.size === 0 || text.squeezed.length < GRAM) return false;
   text.grams ??= gramsOf(text.squeezed);
-  for (let at = 0; at + GRAM <= value.length; at++) {
-    const run = value.slice(at, at + GRAM);
-    if (text.grams.has(hash(run)) && text.squeezed.includes(run)) return true;
+  for (const gram of text.grams) {
+    const run = runs.get(gram);
+    if (run !== undefined && text.squeezed.includes(run)) return true;
   }
   return false;
+}
+
+/** Every run of a value by its hash: made once, however many texts there are. */
+function runsOf(value: string): ReadonlyMap<number, string> {
+  const runs = new Map<number, string>();
+  for (let at = 0; at + GRAM <= value.length; at++) {
+    const run = value.slice(at, at + GRAM);
+    runs.set(hash(run), run);
+  }
+  return runs;
 }
 
 function gramsOf(squeezed: string): ReadonlySet<number> {
